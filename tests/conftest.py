@@ -23,7 +23,7 @@ from simnvml import SimulatedNvml, build
 
 # An example that takes long shows that the machine is busy, not that the program is wrong.
 settings.register_profile(
-    "any speed", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+    "any speed", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any speed")
 
@@ -98,6 +98,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="write the test files of which a test was skipped into FILE, a line each",
     )
+    parser.addoption(
+        "--thorough",
+        action="store_true",
+        help="run all tests; without a path, those that are marked thorough are left out otherwise",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the thorough tests where no path is given, so that it takes three minutes and not four."""
+    if config.getoption("thorough") or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    left_out = [item for item in items if item.get_closest_marker("thorough")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
 
 
 def pytest_configure(config: pytest.Config) -> None:

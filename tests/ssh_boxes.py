@@ -23,7 +23,7 @@ from pathlib import Path
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 SSH, KEYGEN = shutil.which("ssh"), shutil.which("ssh-keygen")
 PROGRAMS = SSHD is not None and SSH is not None and KEYGEN is not None
-_STARTS_WITHIN = 10.0
+_STARTS_WITHIN = 60.0
 
 
 def gives_terminals() -> bool:

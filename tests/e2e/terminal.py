@@ -14,7 +14,7 @@ from pathlib import Path
 import pexpect
 import pyte
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 """Seconds that a test waits for something on the screen, on a slow machine with all cores busy."""
 
 _AT_ONCE = 262_144
@@ -77,6 +77,11 @@ class Terminal:
     def modes(self) -> list[object]:
         """The terminal's settings, as stty would print them."""
         return list(termios.tcgetattr(self._child.child_fd))
+
+    @property
+    def foreground(self) -> int:
+        """The process group that has the terminal; that of the program itself is its `pid`."""
+        return os.tcgetpgrp(self._child.child_fd)
 
     def send(self, keys: str) -> None:
         """Type."""

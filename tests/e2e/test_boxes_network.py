@@ -98,6 +98,7 @@ def test_twenty_boxes_behind_a_jump_host_are_all_reached(behind_jump: tuple[SshB
     assert dropped(boxes) == []
 
 
+@pytest.mark.thorough
 def test_twenty_boxes_behind_a_jump_host_are_all_followed(behind_jump: tuple[SshBoxes, str]) -> None:
     boxes, names = behind_jump
     with subprocess.Popen(

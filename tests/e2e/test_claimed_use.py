@@ -97,6 +97,7 @@ def test_a_launch_whose_workers_are_elsewhere_is_told_as_soon_as_they_are(box: B
     assert called(box, "pick", "-n", "4") == "2,3,4,5\n"
 
 
+@pytest.mark.thorough
 def test_a_job_and_what_it_left_behind_are_told_by_the_list_and_on_the_screen(
     box: Box, start: Start, base_environment: dict[str, str]
 ) -> None:

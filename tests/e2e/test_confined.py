@@ -62,6 +62,7 @@ def test_a_step_inside_sees_relative_numbers_and_its_lease(box: Confined) -> Non
     assert more.returncode == 4
 
 
+@pytest.mark.thorough
 def test_a_driver_that_counts_what_it_may_not_open_is_understood(box: Confined) -> None:
     """NVML may count the other devices all the same, and refuse their handles."""
     ours = ("run", "--confine", "--gpus", "5,4", "--", "sh", "-c")
@@ -116,6 +117,7 @@ os.execvp(sys.argv[2], sys.argv[2:])
 """
 
 
+@pytest.mark.thorough
 def test_within_sixteen_confinements_nothing_can_be_confined(box: Confined) -> None:
     before = [sys.executable, "-I", "-S", "-c", SIXTEEN, landlock.__file__]
     words = ("--gpus", "6,2", "--", *box.python)
@@ -129,6 +131,7 @@ def test_a_confined_command_may_start_one(box: Confined) -> None:
     assert box.seen("run", "--confine", "--gpus", "6,2", "--", *inner) == [2]
 
 
+@pytest.mark.thorough
 def test_a_device_whose_file_has_vanished_is_in_nobody_s_way(box: Confined) -> None:
     """The driver no longer shows that device."""
     (box.machine.folder / "nodes" / f"nvidia{MINORS[2]}").unlink()
@@ -138,12 +141,14 @@ def test_a_device_whose_file_has_vanished_is_in_nobody_s_way(box: Confined) -> N
     assert box.seen("run", "--confine", "--gpus", both, "--", *box.python) == [6, 1]
 
 
+@pytest.mark.thorough
 def test_a_machine_with_thousands_of_device_files(box: Confined) -> None:
     for number in range(3000):
         (box.machine.folder / "nodes" / f"tty{number}").touch()
     assert box.seen("run", "--confine", "--gpus", "6,2", "--", *box.python) == [6, 2]
 
 
+@pytest.mark.thorough
 def test_where_cuda_has_not_been_used_yet_nothing_is_confined(box: Confined) -> None:
     (box.machine.folder / "nodes" / "nvidia-uvm").unlink()
     words = ("--gpus", "6,2", "--", *box.python)
@@ -156,15 +161,13 @@ def test_a_device_without_its_file_cannot_be_confined(box: Confined) -> None:
     assert box.call("run", "--confine", "--gpus", "2", "--", *box.python).returncode == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "command",
     [
         ("sudo", "true"),
-        ("sh", "-c", "cd /; sudo true"),
         ("tmux", "new", "true"),
-        ("apptainer", "exec", "a", "b"),
         ("ssh", "localhost", "true"),
-        ("systemd-run", "--user", "true"),
         ("sh", "-c", "echo true | at now"),
     ],
     ids=" ".join,
@@ -178,6 +181,7 @@ def test_what_does_not_work_in_a_confined_process_is_refused_or_not_confined(
     assert done.returncode == 0 and "not confined" in done.stderr
 
 
+@pytest.mark.thorough
 def test_numbers_of_the_machine_that_cannot_be_rewritten_are_kept(box: Confined) -> None:
     text = script(box, "export CUDA_VISIBLE_DEVICES=4,5\nSEEN")
     assert box.call("run", "--confine", "--", "sh", text).returncode == 2
@@ -224,12 +228,12 @@ def test_instances_are_confined_by_their_capabilities(tmp_path: Path, simulated_
     assert json.loads(done.stdout) == [uuid.removeprefix("MIG-").replace("-", "")], done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "text", "starts"),
     [
         ("x.sh", "export CUDA_VISIBLE_DEVICES=0,1; SEEN", "sh"),
         ("x.py", f'import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "0,1"\n{SEEN}', sys.executable),
-        ("x.sh", "deepspeed --num_gpus 2 t.py", "sh"),
     ],
 )
 def test_a_script_that_names_the_first_devices_gets_as_many_free_ones(
@@ -237,14 +241,12 @@ def test_a_script_that_names_the_first_devices_gets_as_many_free_ones(
 ) -> None:
     """The command starts once its confinement is proved; else it names devices of the machine."""
     script(box, text, name)
-    script(box, "#!/bin/sh\nexec SEEN", "deepspeed")
-    path = f"{box.folder}:{os.environ['PATH']}"
     assert box.seen("run", "--confine", "--gpus", "7", "--", *box.python) == [7]
     held = box.call("run", "-q", "--gpus", "0,1", "--detach", "--name", "held", "--", "sleep", "600")
     assert held.returncode == 0, held.stderr
     try:
-        seen = box.seen("run", "-q", "--", starts, name, PATH=path)
+        seen = box.seen("run", "-q", "--", starts, name)
         assert len(seen) == 2 and not {0, 1} & {*seen}
-        assert box.call("run", "-q", "--no-confine", "--", starts, name, PATH=path).returncode != 0
+        assert box.call("run", "-q", "--no-confine", "--", starts, name).returncode != 0
     finally:
         box.call("jobs", "stop", "held")

@@ -11,7 +11,7 @@ from e2e.terminal import Terminal
 
 pytestmark = pytest.mark.e2e
 
-DELAYS = [place * 0.05 for place in range(4)]
+DELAYS = [0.0, pytest.param(0.12, marks=pytest.mark.thorough)]
 """Seconds after the first picture: Textual takes over about 0.15 s after it, later on a busy machine."""
 
 

@@ -63,8 +63,9 @@ def test_the_environment_that_was_given_is_told_from_what_python_adds(
     assert subprocess.run(words, env=locale, capture_output=True, text=True, check=True).stdout == expected
 
 
-@pytest.mark.parametrize("road", ["run", "job", "job that waits"])
-@pytest.mark.parametrize(("locale", "expected"), FEW, ids=str)
+@pytest.mark.parametrize(
+    ("locale", "expected", "road"), [(*FEW[0], "run"), (*FEW[1], "job"), (*FEW[2], "job that waits")]
+)
 def test_a_command_has_the_locale_of_its_caller(
     box: Box, locale: dict[str, str], expected: str, road: str
 ) -> None:
@@ -91,6 +92,7 @@ def test_so_has_the_python_that_check_asks(box: Box, locale: dict[str, str], exp
     assert found.read_text() == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("locale", "expected", "key"), [(*FEW[0], "\r"), (*FEW[1], ":return\r")], ids=["enter", "r"]
 )

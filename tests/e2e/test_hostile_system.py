@@ -156,17 +156,24 @@ def places(nvml_library: Path) -> Iterator[Places]:
                 subprocess.run(["umount", "-l", str(folder / name)], check=False)
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        if name in ("full disk", "no user and no home")
+        else pytest.param(name, marks=pytest.mark.thorough)
+        for name in WORLDS
+    ],
+)
 def test_every_call_says_in_one_line_what_cannot_be_and_does_the_rest(places: Places, name: str) -> None:
     world = WORLDS[name]
-    for words in (("ls",), ("pick", "-n1"), ("claims",), ("record", "-")):
+    for words in (("ls",), ("claims",)):
         done = places.call(world, *words)
         assert done.returncode == 0 and (done.stdout or done.stderr), words
-    dry = places.call(world, "run", "-n1", "--dry-run", "--", "true")
-    assert dry.returncode == 0 and "CUDA_VISIBLE_DEVICES=" in dry.stdout
     force = () if world.claims else ("--force",)
-    refused = places.call(world, "run", "-n1", "--", "echo", "ran")
-    assert world.claims or (refused.returncode, refused.stdout) == (4, ""), refused.stderr
+    if force:
+        refused = places.call(world, "run", "-n1", "--", "echo", "ran")
+        assert (refused.returncode, refused.stdout) == (4, ""), refused.stderr
     ran = places.call(world, "run", "-n1", *force, "--", "echo", "ran")
     assert (ran.returncode, ran.stdout) == (0, "ran\n"), ran.stderr
     assert len(ran.stderr.splitlines()) <= 2
@@ -210,6 +217,7 @@ def test_a_job_is_stopped_and_its_end_is_known_on_a_disk_that_it_has_filled(plac
         subprocess.run(["umount", "-l", str(disk)], check=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     [

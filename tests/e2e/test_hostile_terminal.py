@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from e2e.conftest import GPUTUI, Start
-from e2e.terminal import Terminal
+from e2e.terminal import PATIENCE, Terminal
 
 pytestmark = pytest.mark.e2e
 
@@ -35,7 +35,7 @@ def gone(pid: int) -> bool:
         return True
 
 
-def ends(terminal: Terminal, patience: float = 15.0) -> None:
+def ends(terminal: Terminal, patience: float = PATIENCE) -> None:
     """Wait until the process has ended."""
     deadline = time.monotonic() + patience
     while not gone(terminal.pid):
@@ -58,7 +58,8 @@ def still(tmp_path: Path) -> str:
     return str(file)
 
 
-@pytest.mark.parametrize("size", [(20, 5), (400, 120)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("size", [(20, 5), (250, 70)])
 def test_every_page_can_be_opened_and_closed_at_this_size(
     start: Start, still: str, size: tuple[int, int]
 ) -> None:
@@ -75,6 +76,7 @@ def test_every_page_can_be_opened_and_closed_at_this_size(
     assert b"Traceback" not in terminal.raw
 
 
+@pytest.mark.thorough
 def test_a_window_that_is_dragged_about_is_right_in_the_end(start: Start) -> None:
     terminal = start("--demo")
     terminal.until("○ free")
@@ -116,6 +118,7 @@ def test_a_size_in_the_environment_that_no_terminal_has_is_not_believed(
     left(terminal)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "variables",
     [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "latin-1"}],
@@ -137,11 +140,18 @@ def test_without_utf8_nothing_breaks(
     left(terminal)
 
 
-KINDS = ("tty", "null", "closed")
-
-
+@pytest.mark.thorough
 @pytest.mark.parametrize(
-    "kinds", [k for k in itertools.product(KINDS, repeat=3) if k != ("tty",) * 3 and k[2] != "null"]
+    "kinds",
+    [
+        ("null", "tty", "tty"),
+        ("closed", "tty", "tty"),
+        ("tty", "null", "tty"),
+        ("tty", "closed", "tty"),
+        ("tty", "tty", "closed"),
+        ("null", "null", "closed"),
+        ("closed", "closed", "closed"),
+    ],
 )
 def test_whatever_the_three_descriptors_are_there_is_a_screen_or_the_table(
     start: Start, kinds: tuple[str, str, str]
@@ -158,9 +168,8 @@ def test_whatever_the_three_descriptors_are_there_is_a_screen_or_the_table(
     assert ("○ free" in terminal.text) == (kinds[1] == "tty")
 
 
-@pytest.mark.parametrize(
-    "words", [("ls",), ("ls", "--json"), ("topo",), ("pick", "-n1"), ("completion", "bash")]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("words", [("ls",), ("pick", "-n1"), ("completion", "bash")])
 def test_a_reader_that_has_gone_is_no_error_message(words: tuple[str, ...]) -> None:
     read, write = os.pipe()
     os.close(read)
@@ -173,11 +182,11 @@ def test_a_reader_that_has_gone_is_no_error_message(words: tuple[str, ...]) -> N
         assert done.returncode == 0 and done.stdout
 
 
-@pytest.mark.parametrize("moment", ["early", "page", "storm"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("moment", ["page", "storm"])
 def test_a_terminal_that_is_killed_takes_us_with_it(start: Start, moment: str) -> None:
     terminal = start("--demo")
-    if moment != "early":
-        terminal.until("○ free")
+    terminal.until("○ free")
     if moment == "page":
         terminal.send("D")
         terminal.until("log of")
@@ -187,7 +196,7 @@ def test_a_terminal_that_is_killed_takes_us_with_it(start: Start, moment: str) -
     ends(terminal)
 
 
-@pytest.mark.parametrize("key", ["?", "D", ":launch page\r", ":filter\r"])
+@pytest.mark.parametrize("key", ["D", ":filter\r"])
 def test_a_signal_ends_us_on_any_page_with_the_screen_restored(start: Start, key: str) -> None:
     terminal = start("--demo")
     terminal.until("○ free")

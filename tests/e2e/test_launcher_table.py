@@ -107,6 +107,7 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Tried:
     return both
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize("launcher", CELLS)
 def test_a_cell_is_what_happens(tried: Tried, launcher: str, column: str) -> None:

@@ -115,20 +115,20 @@ def _seconds_to_begin(box: Box, *words: str) -> float:
 def test_a_launcher_that_is_killed_at_any_moment_leaves_a_whole_job_or_no_claim(box: Box) -> None:
     chance, begun = random.Random(23), 0
     usual = _seconds_to_begin(box, "-n", "8")
-    for _ in range(30):
+    for _ in range(14):
         launcher = box.start("run", "-q", "-n", str(chance.randint(1, 8)), "--", "sh", "-c", FAMILY)
         launcher.ends_within(chance.uniform(0, 2 * usual))
         launcher.kill()
         begun += bool(_processes(box))
         _kill_one_by_one(box, chance)
-    assert 0 < begun < 30, "some were killed before they had begun, and some after"
+    assert 0 < begun < 14, "some were killed before they had begun, and some after"
 
 
 def test_who_starts_a_job_may_be_killed_at_any_moment(box: Box) -> None:
     """The job has its devices from its first moment on, or there is no job."""
     chance, begun = random.Random(7), 0
     usual = _seconds_to_begin(box, "-n", "3", "--detach")
-    for _ in range(16):
+    for _ in range(8):
         starter = box.start("run", "-q", "-n", "3", "--detach", "--", "sh", "-c", FAMILY)
         starter.ends_within(chance.uniform(0, 2 * usual))
         starter.kill()
@@ -149,10 +149,11 @@ def _settled(job: Job) -> Job:
     return refreshed(job)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("first", ["supervisor", "command"])
 def test_a_jobs_devices_are_held_until_its_last_process_is_killed(box: Box, first: str) -> None:
     chance = random.Random(first)
-    for _ in range(4):
+    for _ in range(2):
         done = subprocess.run(
             [*GPUTUI, "run", "-q", "-n", "2", "--detach", "--", "sh", "-c", FAMILY],
             env=box.environ,
@@ -171,7 +172,7 @@ def test_a_jobs_devices_are_held_until_its_last_process_is_killed(box: Box, firs
 def test_waiters_that_are_killed_at_any_moment_keep_neither_a_place_nor_a_device(box: Box) -> None:
     chance = random.Random(3)
     other = box.hold(0)
-    for round_ in range(12):
+    for round_ in range(6):
         words = ("run", "-q", "-n", "8", "--wait", "--window", "0", "--", "sh", "-c", FAMILY)
         calls = [box.start(*words) for _ in range(3)]
         if round_ % 2:
@@ -187,10 +188,11 @@ def test_waiters_that_are_killed_at_any_moment_keep_neither_a_place_nor_a_device
     assert box.claimed() == [0]
 
 
+@pytest.mark.thorough
 def test_a_crowd_that_is_killed_by_chance_never_shares_a_device(box: Box) -> None:
     """Launches start and are killed; at every moment each device belongs to one job."""
     chance, running = random.Random(99), list[Forked]()
-    for _ in range(60):
+    for _ in range(30):
         running.append(box.start("run", "-q", "-n", str(chance.choice((1, 2, 3))), "--", "sleep", "1000"))
         if len(running) > 6:
             running.pop(chance.randrange(len(running))).kill()

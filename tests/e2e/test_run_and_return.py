@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from e2e.conftest import GPUTUI, Start
-from e2e.terminal import Terminal
+from e2e.terminal import PATIENCE, Terminal
 from gputui.launching.history_file import load
 from gputui.sources.simulated.boxes import BOXES
 from simnvml import SimulatedNvml
@@ -80,28 +80,28 @@ def test_the_output_stands_below_the_line_and_the_screen_comes_back_with_the_sta
     assert (each.options.command[0], each.count) == ("sh", 1)
 
 
-def test_how_it_ended_is_said_on_the_screen_too(begin: Begin) -> None:
-    terminal = begin("sh", "-c", "exit 7")
+def test_however_it_ends_that_is_said_below_its_output_and_on_the_screen(
+    begin: Begin, tmp_path: Path
+) -> None:
+    ends = tmp_path / "ends.sh"
+    ends.write_text("exit 7")
+    terminal = begin("sh", str(ends))
     terminal.until(ENDED)
     terminal.send("\r")
     terminal.until("sh ended with status 7 after")
+    # A signal without a name.
+    ends.write_text("kill -40 $$")
     terminal.send(":return\r")
     terminal.start_anyway()
-    terminal.until(lambda t: t.text.count(ENDED) == 2)
-    leave(back(terminal))
-
-
-def test_an_end_without_a_newline_keeps_its_last_line(begin: Begin) -> None:
-    terminal = begin("printf", "no newline")
-    terminal.until(ENDED)
-    assert "no newline" in terminal.lines
+    terminal.until("ended by signal 40 after").until(lambda t: t.text.count(ENDED) == 2)
+    terminal.send("\r")
+    terminal.until("ended by signal 40")
+    ends.write_text("printf 'no newline'")
+    terminal.send(":return\r")
+    terminal.start_anyway()
+    terminal.until(lambda t: t.text.count(ENDED) == 3)
+    assert "no newline" in terminal.lines, "its last line is kept"
     assert any(line.startswith("gputui: done after") for line in terminal.lines)
-    leave(back(terminal))
-
-
-def test_a_signal_that_ends_the_command_is_named_though_it_has_no_name(begin: Begin) -> None:
-    terminal = begin("sh", "-c", "kill -40 $$")
-    terminal.until("ended by signal 40 after").until(ENDED)
     leave(back(terminal))
 
 
@@ -118,12 +118,18 @@ def test_a_program_that_cannot_be_started_is_said_and_the_screen_is_there(
 # Keys
 
 
-def test_ctrl_c_ends_the_command_and_not_the_screen(begin: Begin) -> None:
-    terminal = begin("sh", "-c", f"{SAYS_UP}; exec sleep 1000")
+def test_ctrl_c_and_ctrl_backslash_end_the_command_and_not_the_screen(begin: Begin) -> None:
+    terminal = begin("sh", "-c", f"ulimit -c 0; {SAYS_UP}; exec sleep 1000")
     terminal.until(UP)
     terminal.send("\x03")
     terminal.until("ended by SIGINT after").until(ENDED)
     terminal.send("\x03")
+    back(terminal)
+    terminal.send(":return\r")
+    terminal.start_anyway()
+    terminal.until(lambda t: t.text.count(UP) == 2)
+    terminal.send("\x1c")
+    terminal.until("ended by SIGQUIT after")
     leave(back(terminal))
 
 
@@ -132,14 +138,6 @@ def test_a_command_that_answers_ctrl_c_goes_on(begin: Begin) -> None:
     terminal.until(UP)
     terminal.send("\x03")
     terminal.until(lambda t: "caught" in t.lines or "^Ccaught" in t.lines).until("ended with status 5")
-    leave(back(terminal))
-
-
-def test_ctrl_backslash_is_for_the_command_too(begin: Begin) -> None:
-    terminal = begin("sh", "-c", f"ulimit -c 0; {SAYS_UP}; exec sleep 1000")
-    terminal.until(UP)
-    terminal.send("\x1c")
-    terminal.until("ended by SIGQUIT after")
     leave(back(terminal))
 
 
@@ -195,6 +193,8 @@ def test_ctrl_z_stops_both_and_fg_goes_on_with_both(shell: Terminal) -> None:
     shell.send("fg\r")
     # At any place the terminal wraps the line.
     shell.until(lambda t: t.text.replace("\n", "").count("--demo shared") >= 3)
+    # The shell says so before it hands the terminal over.
+    shell.until(lambda t: t.foreground != t.pid)
     shell.send("ada\r")
     shell.until("hello ada").until(ENDED)
     back(shell)
@@ -202,6 +202,7 @@ def test_ctrl_z_stops_both_and_fg_goes_on_with_both(shell: Terminal) -> None:
     exit_from(shell)
 
 
+@pytest.mark.thorough
 def test_an_end_in_the_background_takes_nothing_from_the_shell(shell: Terminal, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "gate")
     begin_in(shell, f"sh -c '{SAYS_UP}; read gate < {tmp_path}/gate; exit 3'")
@@ -234,6 +235,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.thorough
 def test_a_command_that_was_killed_with_the_terminal_upside_down_leaves_no_trace(
     shell: Terminal, tmp_path: Path
 ) -> None:
@@ -277,6 +279,7 @@ def test_a_command_that_took_the_foreground_with_it_does_not_stop_us(shell: Term
     exit_from(shell)
 
 
+@pytest.mark.thorough
 def test_a_window_that_is_resized_meanwhile_is_painted_at_its_new_size(begin: Begin) -> None:
     terminal = begin("sh", "-c", f"{SAYS_UP}; read name")
     terminal.until(UP)
@@ -300,6 +303,7 @@ os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
 """
 
 
+@pytest.mark.thorough
 def test_the_command_has_the_signals_that_a_shell_would_give_it(
     start: Start, base_environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -345,7 +349,7 @@ def test_a_terminal_that_is_closed_ends_both(begin: Begin, tmp_path: Path) -> No
     terminal.until(UP)
     command = int((tmp_path / "pid").read_text())
     terminal.hang_up()
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + PATIENCE
     while any(map(_alive, (terminal.pid, command))):
         assert time.monotonic() < deadline, "something lives on without a terminal"
         signal.sigtimedwait([signal.SIGCHLD], 0.1)

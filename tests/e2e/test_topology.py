@@ -40,7 +40,8 @@ def indices(text: str) -> list[int]:
     return [int(index) for index in text.strip().split(",")]
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.thorough
+@pytest.mark.parametrize("file", FILES[::3], ids=lambda file: file.stem)
 @pytest.mark.parametrize("group", ["all", "tp=2"])
 def test_what_pick_takes_by_nvml_is_what_the_matrix_says_is_best(
     simulated_nvml: SimulatedNvml, base_environment: dict[str, str], file: Path, group: str

@@ -63,7 +63,7 @@ from unit.claims_support import (
 
 pytestmark = pytest.mark.e2e
 
-LAUNCHES, AT_ONCE, REAL = 80, 24, 16
+LAUNCHES, AT_ONCE, REAL = 40, 20, 4
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Started:
             return str(stream.read())
 
 
-def test_eighty_launches_of_three_users_race_for_eight_devices(box: Box, users: Users) -> None:
+def test_forty_launches_of_three_users_race_for_eight_devices(box: Box, users: Users) -> None:
     """No two launches ever hold the same device, every device is used by all users, and every launch gets the
     number of devices that it asks for."""
     log, chance = box.folder / "log", random.Random(11)
@@ -1310,6 +1310,28 @@ def test_what_fills_several_folders_is_too_much_as_in_one(
     assert box.call("run", "-q", "-n", "1", "--", "true", uid=users.ana)[0] == 0
     assert box.fork(plant, users.bob).end() == 0
     assert box.call("run", "-q", "-n", "1", "--", "true", uid=users.ana)[0] == 4
+
+
+def test_who_fills_one_place_keeps_nobody_from_reading_the_next(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one person may have in all places is used up, and more, before the second place is read."""
+    use_as_default(box, monkeypatch)
+    more = box.folder / "more"
+    more.mkdir()
+    more.chmod(0o1777)
+    monkeypatch.setattr(folders, "STICKY", (str(box.claims_folder), str(more)))
+
+    def plant() -> int:
+        (more / "gputui-claims.2.x").mkdir(0o755)
+        for number in range(MOST_RECORDS + MOST_TICKETS + 10):
+            (box.claims_folder / record_name(f"GPU-{number}-x", users.bob)).touch(0o644)
+        return 0
+
+    box.hold(0, uid=users.ana)
+    assert box.fork(plant, users.bob).end() == 0
+    assert [claim.key for claim in claims(box.environ)[0]] == [box.uuids[0]]
+    assert box.call("run", "-q", "-n", "7", "--", "true", uid=users.ana)[0] == 0
 
 
 # waiters that cannot take their turn

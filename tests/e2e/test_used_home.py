@@ -50,7 +50,7 @@ from gputui.tui import run
 file, ready, look, checked = pathlib.Path(sys.argv[1]), threading.Event(), WithJobs._look, run.guard_imports
 
 def late(self, now):
-    ready.wait(20)
+    ready.wait(60)
     look(self, now)
 
 def imported(stamp):
@@ -113,13 +113,11 @@ def rows(terminal: Terminal) -> list[tuple[int, str]]:
     return [(place, begin[0]) for place, begin in found if begin][:8]
 
 
-@pytest.mark.parametrize("size", [(80, 40), (130, 40), (200, 60)])
-def test_no_row_moves_when_the_jobs_arrive(
-    start: Start, environment: dict[str, str], desk: Desk, size: tuple[int, int]
-) -> None:
+@pytest.mark.thorough
+def test_no_row_moves_when_the_jobs_arrive(start: Start, environment: dict[str, str], desk: Desk) -> None:
     old, gate = ended(desk.sh("echo bye")), desk.gate()
     running = desk.sh(gate.wait)
-    terminal = start(environment=environment, size=size).until(lambda t: len(rows(t)) == 8)
+    terminal = start(environment=environment, size=(130, 40)).until(lambda t: len(rows(t)) == 8)
     before = rows(terminal)
     assert [begin.split()[-1] for _, begin in before] == [*"01234567"]
     # The painted text arrives in pieces.

@@ -66,6 +66,7 @@ def _installed(words: list[str], copied: Path, home: Path) -> None:
         "HOME": str(home),
         "PATH": f"{home / '.local' / 'bin'}:{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
         "PIP_CONFIG_FILE": os.devnull,
+        "PIP_NO_COMPILE": "1",
         "PIP_INDEX_URL": nowhere,
         "UV_DEFAULT_INDEX": nowhere,
         "UV_NO_CONFIG": "1",
@@ -97,6 +98,7 @@ def _with(*words: str) -> Callable[[Path, Path], Path]:
     return install
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "install", [_with_pip, _with("uv", "tool"), _with("pipx", "install")], ids=["pip", "uv", "pipx"]
 )

@@ -77,7 +77,19 @@ def _run(target: str, mutant: Mutant | None, patience: float) -> tuple[bool, flo
                 os.dup2(null, number)
             if mutant is not None:
                 sys.meta_path.insert(0, _Finder(f"gputui.{target}", str(_path_of(target)), mutant))
-            arguments = ["-x", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist"]
+            # (The usual options are those of xdist.)
+            arguments = [
+                "-x",
+                "-q",
+                "-o",
+                "addopts=",
+                "-p",
+                "no:randomly",
+                "-p",
+                "no:cacheprovider",
+                "-p",
+                "no:xdist",
+            ]
             status = int(pytest.main([*arguments, *tests_of(target)]))
         finally:
             os._exit(status)

@@ -6,9 +6,9 @@ UNIT = "tests/unit/test_"
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "choosing.claimed_use": ("claimed_use",),
-    "choosing.verdict": ("verdict", "rules", "verdict_text", "watch"),
+    "choosing.verdict": ("verdict", "rules", "verdict_text"),
     "choosing.verdict_text": ("verdict", "verdict_text", "not_free"),
-    "choosing.state_times": ("watch", "verdict"),
+    "choosing.state_times": ("state_times", "verdict"),
     "choosing.rules": ("rules", "verdict", "settings"),
     "choosing.pick": ("pick", "best", "vendors", "choosing_on_the_command_line"),
     "choosing.best": ("best", "pick", "reasons"),
@@ -28,7 +28,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "allocating.allocation": ("allocation",),
     "allocating.allocator": ("allocation", "choosing_on_the_command_line", "cli"),
     "allocating.queue": ("queue",),
-    "allocating.waiting_loop": ("waiting",),
+    "allocating.waiting_loop": ("waiting_loop",),
     "allocating.claims.lease": ("claims", "claims_untrusted", "claims_folder", "steps"),
     "allocating.claims.own_lease": ("steps",),
     "allocating.claims.read": ("claims", "claims_untrusted", "claims_cli"),

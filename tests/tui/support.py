@@ -211,7 +211,7 @@ class Session:
         )
         await self.settle()
 
-    async def until(self, seen: Callable[[], object], patience: float = 10.0) -> None:
+    async def until(self, seen: Callable[[], object], patience: float = 30.0) -> None:
         """Let the application run until the condition holds."""
         deadline = time.monotonic() + patience
         while not seen():

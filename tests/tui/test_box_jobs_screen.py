@@ -136,18 +136,19 @@ async def test_jobs_of_a_box_that_has_gone_stay_with_their_time() -> None:
         assert lit(s).startswith("gpu1:m6u5")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", [(80, 24), (30, 6)])
 async def test_hostile_and_very_many_lines_leave_the_page_whole(size: tuple[int, int]) -> None:
     evil = "\x1b]0;x\x07\u202e" + "x" * 3000
-    many = tuple(job("gpu1", f"j{n}", title=evil[:400]) for n in range(50))
+    many = tuple(job("gpu1", f"j{n}", title=evil[:400]) for n in range(30))
     bad = BoxJobs("b" * 255, None, error=evil)
     odd = job("gpu3", "o", "unheard-of", evil, status=3)
     async with session("idle", size=size) as s:
         told = opened(
             s, BoxJobs("gpu1", many), bad, BoxJobs("gpu3", (odd,), more=7, unreadable=2, error=evil)
         )
-        told.end = LogEnd("gpu1:j0", (evil,) * 200)
-        for key in ("end", "up", "up", "home", "pagedown"):
+        told.end = LogEnd("gpu1:j0", (evil,) * 40)
+        for key in ("end", "up", "home"):
             await s.press(key)
             shown = [*texts(s), *texts(s, "#page-footer")]
             assert [line for line in shown if not line.isprintable() or len(line) > size[0]] == []
@@ -204,7 +205,7 @@ async def test_the_page_opens_over_the_boxes_and_closes_to_them() -> None:
         assert s.app.screen is page and boxes_of(page).request
         await s.press("D", "D")
         assert isinstance(s.app.screen, JobsScreen) and len(s.app.screen_stack) == 2
-        assert any("O, D" in line for line in texts(s))
+        assert any(":nodes, D" in line for line in texts(s))
 
 
 async def test_in_a_demo_the_jobs_are_simulated_and_nothing_is_done() -> None:

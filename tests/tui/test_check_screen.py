@@ -173,6 +173,7 @@ async def test_without_a_command_it_checks_the_python_of_the_path(tmp_path: Path
         assert s.app.screen is s.main
 
 
+@pytest.mark.thorough
 async def test_every_size_is_painted_and_the_conclusion_can_be_scrolled_to(tmp_path: Path) -> None:
     (tmp_path / "python").write_text("#!/bin/sh\necho '\x1b[2Jevil' >&2\nexit 3\n")
     (tmp_path / "python").chmod(0o755)

@@ -315,7 +315,6 @@ async def test_w_says_which_place_one_would_have(environ: dict[str, str]) -> Non
 @pytest.mark.parametrize(
     ("typed", "why"),
     [
-        ("9", "only 8 devices here can be used"),
         ("8", "never"),
         ("3 tp=2", "groups of tp=2"),
         ("these", "no devices are selected"),

@@ -82,8 +82,9 @@ NOT_FREE = {
 }
 
 
-@WAYS
-@pytest.mark.parametrize("state", NOT_FREE)
+@pytest.mark.parametrize(
+    ("state", "key"), [("busy", "enter"), ("held", "r"), ("claimed", "d"), ("unknown", "enter")]
+)
 async def test_a_device_that_is_not_free_is_asked_about(
     state: str, key: str, desk: Desk, environ: dict[str, str]
 ) -> None:

@@ -100,6 +100,7 @@ def test_a_file_that_cannot_be_is_said(tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["dangling"]
 
 
+@pytest.mark.thorough
 async def test_every_size_shows_the_form_at_the_cursor_and_some_of_its_text() -> None:
     async with session(environ={"A": "1"}) as s:
         await s.press("5", "4", "@export")

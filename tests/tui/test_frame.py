@@ -134,16 +134,13 @@ async def test_the_help_is_filtered_while_one_types_and_escape_ends_the_filter_f
         assert s.app.screen is s.main
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("page", "own"),
     [
         ("t", ("tab", "Show what hangs where")),
-        ("p", ("s", "Next order: device")),
-        ("@timelines", ("+ =", "A shorter span")),
         ("D", ("tab", "Break long lines")),
-        ("@launch_page", ("x delete", "Back to the default")),
         ("@device", ("[ shift+tab", "Previous device")),
-        ("@queue", ("S", "Leave the queue")),
         ("@plan", ("C", "Activation checkpointing")),
     ],
 )
@@ -469,7 +466,8 @@ async def test_the_first_layout_is_right_at_once() -> None:
         assert not s.main.show_vertical_scrollbar and s.main.query_one("#keys").region.bottom == 24
 
 
-@pytest.mark.parametrize("size", [(80, 5), (80, 1), (4, 24), (1, 24)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("size", [(80, 1), (1, 24)])
 async def test_the_palette_survives_a_terminal_without_room_for_it(size: tuple[int, int]) -> None:
     keys = ("pagedown", "down", "pagedown", "pageup", "a", "pagedown")
     async with session(size=size) as s:

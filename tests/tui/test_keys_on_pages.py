@@ -39,10 +39,8 @@ def pages(s: Session) -> list[Screen[object]]:
     ("keys", "page"),
     [
         ("D @queue", QueueScreen),
-        ("@timelines @people", ProcessesScreen),
         ("@timelines p", ProcessesScreen),
         ("t p", ProcessesScreen),
-        ("p @people", ProcessesScreen),
         ("right D", JobsScreen),
         ("@launch_page @timelines", TimelinesScreen),
         ("@columns @panels @messages t", TopologyScreen),
@@ -118,7 +116,7 @@ async def test_nothing_is_said_of_keys_in_a_line_that_is_typed_or_behind_a_dialo
         assert "no action" not in s.main.message and not isinstance(s.app.screen, Page)
 
 
-@pytest.mark.parametrize("key", ["@panels", "@people", "@queue", "p", "@columns", "@messages", "right"])
+@pytest.mark.parametrize("key", ["@panels", "@people", "p", "@messages", "right"])
 async def test_the_row_of_the_cursor_has_the_same_sign_on_every_page(key: str) -> None:
     async with session(size=(100, 40)) as s:
         await s.press("y", key, *(["down"] if key != "@messages" else []))

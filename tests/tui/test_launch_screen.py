@@ -240,6 +240,7 @@ async def test_a_box_that_vanishes_below_it_is_no_error(environ: dict[str, str])
         assert isinstance(s.app.screen, LaunchScreen)
 
 
+@pytest.mark.thorough
 async def test_every_size_is_painted_and_the_cursor_is_always_to_be_seen(environ: dict[str, str]) -> None:
     async with session(environ=environ) as s:
         await s.press("5", "4", "@launch_page")

@@ -458,7 +458,8 @@ async def test_the_environment_of_this_process_never_changes(tmp_path: Path) -> 
     assert dict(os.environ) == before
 
 
-@pytest.mark.parametrize("size", [(80, 24), (130, 40), (200, 60), (60, 15), (40, 10), (20, 5)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("size", [(80, 24), (200, 60), (20, 5)])
 async def test_every_size_is_painted_without_an_error(size: tuple[int, int]) -> None:
     async with session("shared", size=size) as s:
         await s.press("4", "5", "down", "J", "p", "escape", "question_mark", "escape", "e", "escape")

@@ -133,7 +133,8 @@ async def test_the_page_of_timelines_shows_the_devices_that_the_table_lists() ->
 # Hiding
 
 
-@pytest.mark.parametrize("size", [(60, 20), (80, 24), (130, 40), (200, 60)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("size", [(60, 20), (130, 40)])
 async def test_a_screen_with_hidden_panels_says_how_many_and_the_key(size: tuple[int, int]) -> None:
     async with session("shared", size=size) as s:
         assert "hidden" not in s.texts("#selection")[0]

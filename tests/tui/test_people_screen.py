@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import re
 
+import pytest
+
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.screens.processes import ProcessesScreen
@@ -160,6 +162,7 @@ async def test_who_holds_memory_and_does_nothing_is_told_below() -> None:
         assert all(fact in notice for fact in ("bo holds 40.0G on GPU 0", "idle for 11m"))
 
 
+@pytest.mark.thorough
 async def test_every_size_is_painted() -> None:
     async with session("shared") as s:
         await s.press("@people")

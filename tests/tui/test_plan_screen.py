@@ -306,7 +306,7 @@ async def test_what_is_read_slowly_stops_no_key(monkeypatch: pytest.MonkeyPatch)
 
     def slow(*_: object) -> object:
         reached.set()
-        go_on.wait(10)
+        go_on.wait(60)
         return _model("8B")
 
     monkeypatch.setattr("gputui.checking.trained_model.trained_model", slow)
@@ -530,14 +530,15 @@ def _views(box: Snapshot, model: str, width: int) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("name", [*BOXES])
-@pytest.mark.parametrize("width", [60, 80, 130, 200])
+@pytest.mark.parametrize("width", [60, 200])
 def test_every_box_has_lines_that_fit(name: str, width: int) -> None:
     for model in ("100M", "8B", "1T"):
         for cells, text in _views(box_at(name), model, width):
             assert cells <= width, text
 
 
-@pytest.mark.parametrize("size", [(80, 24), (130, 40), (200, 60), (60, 15), (20, 5)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("size", [(80, 24), (200, 60), (20, 5)])
 async def test_every_size_shows_the_best_strategy(size: tuple[int, int]) -> None:
     async with session("dgx-h100", TRAIN, size=size) as s:
         await opened(s)

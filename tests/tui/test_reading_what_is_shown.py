@@ -57,6 +57,7 @@ async def test_a_column_reads_what_it_shows_and_no_more(nvml_here: SimulatedNvml
         assert not (await counts_of(nvml_here, s)).keys() & {*OF_PAGES}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("column", OF_COLUMNS)
 async def test_a_page_over_the_table_stops_what_its_columns_read(
     nvml_here: SimulatedNvml, column: str
@@ -65,7 +66,7 @@ async def test_a_page_over_the_table_stops_what_its_columns_read(
         await s.press("question_mark")
         assert s.app.screen is not s.main
         # This is longer than the interval of the values that are not read every second.
-        counts = await counts_of(nvml_here, s, readings=80)
+        counts = await counts_of(nvml_here, s, readings=40)
         assert not counts.keys() & {*OF_PAGES, *OF_COLUMNS.values()}
         await s.press("q")
         await s.until(lambda: nvml_here.counts().get(OF_COLUMNS[column]))

@@ -24,7 +24,7 @@ def _command(s: Session) -> tuple[str, ...]:
 HARMFUL = "rm -r out; python victim.py"
 
 
-@pytest.mark.parametrize("line", [HARMFUL, "python a.py > log", "python a.py && true", "a $(b)", "a `b`"])
+@pytest.mark.parametrize("line", [HARMFUL, "python a.py > log", "a $(b)"])
 async def test_it_is_not_taken_and_tab_makes_it_a_shells(line: str) -> None:
     async with session() as s:
         before = _command(s)

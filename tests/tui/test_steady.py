@@ -57,8 +57,9 @@ async def frames(s: Session) -> AsyncIterator[int]:
         yield number
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("living")
-@pytest.mark.parametrize("size", [(80, 24), (130, 40), (200, 60)])
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
 async def test_the_owner_of_a_living_process_stays_for_thirty_frames(size: tuple[int, int]) -> None:
     async with session(source=NvmlSource(ProcessTable(host_pids=True)), size=size, interval=0.02) as s:
         await s.until(lambda: "● you sleep" in s.texts("#table")[1])
@@ -80,6 +81,7 @@ async def test_the_list_of_processes_keeps_what_it_knows(living: subprocess.Pope
             assert " you " in row and "?" not in row, f"frame {number}"
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("living")
 async def test_users_who_do_not_count_never_count_for_a_moment() -> None:
     rules = Rules(ignore=frozenset((getpass.getuser(),)))
@@ -90,6 +92,7 @@ async def test_users_who_do_not_count_never_count_for_a_moment() -> None:
             assert s.main.app_state.verdicts[key].state == "free", f"frame {number}"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", [(130, 40), (160, 50), (200, 60)])
 async def test_no_panel_moves_when_something_starts_on_a_free_device(size: tuple[int, int]) -> None:
     devices = [gpu(number) for number in range(8)]

@@ -131,6 +131,7 @@ async def test_sixteen_devices_fit_into_80_columns() -> None:
         assert rows[2].split()[3:18] == ["█6"] * 15
 
 
+@pytest.mark.thorough
 async def test_seventy_two_devices_scroll_and_every_one_can_be_looked_at() -> None:
     async with session(many(72), size=(80, 24)) as running:
         await running.press("t")
@@ -358,6 +359,7 @@ async def test_a_shortage_counts_what_is_ours() -> None:
         assert set(numbers(running.main.message)) == {3, 2}
 
 
+@pytest.mark.thorough
 async def test_the_tree_scrolls_on_below_the_last_device() -> None:
     async with session(recorded("a100_dgx_nv12_mlx5_12")) as running:
         await running.press("t", "tab", "G")

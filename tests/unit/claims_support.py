@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import pkgutil
 import select
 import signal
 import socket
@@ -22,6 +23,7 @@ from pathlib import Path
 
 import pytest
 
+import gputui
 from gputui.allocating.claims import folder as folders
 from gputui.allocating.claims.files import new_token
 from gputui.allocating.claims.folder import older_folder, own_place
@@ -32,23 +34,32 @@ from gputui.inventory.claim import Claim
 from gputui.sources.simulated.boxes import BOXES
 from gputui.system.record_locks import lock
 from simnvml import SimulatedNvml
-from unit.jobs_support import until
+from unit.jobs_support import PATIENCE, until
 
 EIGHT = replace(BOXES["dgx-h100"], name="eight", tasks=())
 """Eight GPUs that nobody uses."""
 
 _NEEDED = ("json", "psutil", "pwd", "pynvml", "random", "socket", "subprocess", "tempfile")
-_CALLS = ("check", "claims", "jobs", "jobs_text", "launch_call", "ls", "pick", "run")
-_SERVICE = ("claims.lease", "queue", "settings", "allocate_in_turn")
-_LATE = (
-    *_NEEDED,
-    *(f"gputui.cli.{call}" for call in _CALLS),
-    *(f"gputui.allocating.{part}" for part in _SERVICE),
-    "gputui.jobs.start",
-)
-for _name in _LATE:
-    # Modules that calls import only where they need them.
-    importlib.import_module(_name)
+
+
+def _ready_to_fork() -> None:
+    """Import what calls import only where they need it, and make the constructors that are made at the first
+    use: otherwise every child would do so again, which takes longer than all the rest of its call."""
+    for name in _NEEDED:
+        importlib.import_module(name)
+    for found in pkgutil.walk_packages(gputui.__path__, "gputui."):
+        if found.name.startswith(("gputui.tui", "gputui.checking.scripts")) or found.name.endswith(
+            "__main__"
+        ):
+            continue
+        for made in list(vars(importlib.import_module(found.name)).values()):
+            if isinstance(made, type) and "__light_fields__" in vars(made):
+                with contextlib.suppress(Exception):
+                    # It wants arguments, and refuses only once it is made.
+                    object.__new__(made).__init__()  # type: ignore[misc]
+
+
+_ready_to_fork()
 
 
 def _begin(written: Sequence[int], keep: bool) -> None:
@@ -131,7 +142,7 @@ class Forked:
 
     def end(self) -> int:
         """Wait for the end, and return the exit status, or -n after signal n."""
-        until(lambda: self.over)
+        assert self.ends_within(PATIENCE), "it does not end"
         assert self._ended is not None
         return self._ended
 

@@ -9,6 +9,7 @@ The list of functions comes from the counters of the simulated library, so that 
 
 from __future__ import annotations
 
+import random
 import sys
 import tempfile
 import time
@@ -300,17 +301,19 @@ def _one_of_each(labels: Collection[str]) -> set[str]:
 
 
 def try_all(
-    driver: SimulatedNvml, codes: Collection[int] = tuple(CODES.values())
+    driver: SimulatedNvml, codes: Collection[int] = tuple(CODES.values()), share: float = 1.0
 ) -> tuple[int, int, list[str]]:
     """The number of functions, the number of faults, and the errors found.
 
-    `codes` are the NVML errors tried.
+    `codes` are the NVML errors tried; `share` is the part of the faults that is tried, drawn anew each time.
     """
     tried: set[str] = set()
     count, wrong = 0, []
     for unreadable_links in (False, True):
         matrix = Matrix(driver, unreadable_links)
         for cell in matrix.cells(codes, without=frozenset(tried)):
+            if random.random() >= share:
+                continue
             count += 1
             where = "all" if cell.label is None else cell.label
             when = "from the start" if cell.from_start else "while it runs"

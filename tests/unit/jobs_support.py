@@ -24,11 +24,18 @@ PATIENCE = 30.0
 
 
 def until(true: Callable[[], object]) -> None:
-    """Wait until the condition holds."""
+    """Wait until the condition holds.
+
+    Most of the time is left to the processes that are waited for: some conditions start a program.
+    """
     deadline = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < deadline, "it never came to be"
-        time.sleep(0.01)
+    while True:
+        begun = time.monotonic()
+        if true():
+            return
+        now = time.monotonic()
+        assert now < deadline, "it never came to be"
+        time.sleep(min(max(0.01, 3 * (now - begun)), 0.5))
 
 
 class Desk:

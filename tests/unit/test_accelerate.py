@@ -225,7 +225,7 @@ _configs = st.sampled_from((None, "distributed_type: FSDP", "distributed_type: '
 
 
 @given(_options, st.lists(_words, max_size=4), st.integers(0, 4), _configs)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_word_of_the_user_stays_in_its_order_and_twice_is_once(
     options: list[str], arguments: list[str], count: int, config: str | None
 ) -> None:

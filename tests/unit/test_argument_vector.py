@@ -282,13 +282,13 @@ _tables = st.sampled_from([TABLE, GNU, WORDS, SHELL, python_command.OPTIONS])
 
 
 @given(_words, _tables)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_what_was_read_is_written_word_for_word(words: list[str], table: OptionTable) -> None:
     assert list(read_options(words, table).words) == words
 
 
 @given(_words, _tables, st.integers(0, 7))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_what_is_left_out_is_gone_and_the_rest_reads_as_before(
     words: list[str], table: OptionTable, which: int
 ) -> None:

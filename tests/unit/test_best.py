@@ -40,7 +40,7 @@ from unit.wired import (
 
 
 @given(boxes(), st.data())
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_no_set_is_better_and_the_alternatives_are_the_next_best(
     snapshot: Snapshot, data: st.DataObject
 ) -> None:
@@ -126,7 +126,7 @@ def _compare_with_the_allocator(snapshot: Snapshot, size: int) -> None:
 
 
 @given(boxes(known=True), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_never_worse_than_the_allocator_of_nvidia_by_its_own_score(
     snapshot: Snapshot, data: st.DataObject
 ) -> None:
@@ -144,7 +144,7 @@ def test_on_a_dgx_1_never_worse_than_the_allocator_of_nvidia(size: int) -> None:
 
 
 @given(boxes(), st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_under_other_numbers_the_sets_are_as_good(snapshot: Snapshot, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(len(snapshot.devices))))
     job, count = data.draw(jobs_and_counts(JOBS, len(order)))
@@ -159,7 +159,7 @@ def test_under_other_numbers_the_sets_are_as_good(snapshot: Snapshot, data: st.D
 
 
 @given(boxes(), st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_same_box_gets_the_same_answer(snapshot: Snapshot, data: st.DataObject) -> None:
     job, count = data.draw(jobs_and_counts(JOBS, len(snapshot.devices)))
     assert best_of(snapshot, count, job) == best_of(replace(snapshot), count, job)
@@ -186,7 +186,7 @@ def test_peer_access_that_is_not_known_to_be_there_is_not_preferred_to_one_that_
 
 
 @given(boxes(least=3), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_links_and_peer_access_that_one_side_tells_otherwise_are_judged_all_the_same(
     snapshot: Snapshot, data: st.DataObject
 ) -> None:
@@ -204,7 +204,7 @@ def test_links_and_peer_access_that_one_side_tells_otherwise_are_judged_all_the_
 
 
 @given(boxes(least=3))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_pair_is_usable_if_any_is_and_known_if_any_is(snapshot: Snapshot) -> None:
     pairs = list(combinations(range(len(snapshot.devices)), 2))
     known = [(i, j) for i, j in pairs if snapshot.links[i][j] is not None]
@@ -213,7 +213,7 @@ def test_a_pair_is_usable_if_any_is_and_known_if_any_is(snapshot: Snapshot) -> N
 
 
 @given(boxes(known=True), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_box_of_which_less_is_known_is_never_promised_a_stronger_link(
     snapshot: Snapshot, data: st.DataObject
 ) -> None:
@@ -248,7 +248,7 @@ def test_more_required_than_asked_for_has_no_set() -> None:
 
 
 @given(boxes(least=3), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_what_is_required_is_in_every_set(snapshot: Snapshot, data: st.DataObject) -> None:
     job, count = data.draw(jobs_and_counts(JOBS, len(snapshot.devices)))
     required = data.draw(st.sets(st.sampled_from(range(len(snapshot.devices))), min_size=1, max_size=count))

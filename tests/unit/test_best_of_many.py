@@ -39,6 +39,7 @@ def _trays(chosen: Sequence[int]) -> bool:
     return all(chosen[at] % 4 == 0 and chosen[at + 3] == chosen[at] + 3 for at in range(0, len(chosen), 4))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("snapshot", [wired(TRAYS), RACK], ids=["islands", "rack"])
 @pytest.mark.parametrize(
     ("count", "job"),
@@ -70,7 +71,7 @@ def test_of_seventy_two_that_are_alike_groups_and_stages_are_as_good_as_any(
 
 
 @given(st.integers(17, 24), st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_in_a_large_box_every_answer_is_a_set_of_the_right_size_with_what_is_required(
     count: int, data: st.DataObject
 ) -> None:
@@ -95,7 +96,7 @@ def test_in_a_large_box_every_answer_is_a_set_of_the_right_size_with_what_is_req
     st.sampled_from([ALL_REDUCE, INDEPENDENT, Grouping(2), Grouping(1, 2)]),
     st.data(),
 )
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_in_a_large_box_a_set_that_is_called_exact_is_the_best(
     snapshot: Snapshot, job: Grouping, data: st.DataObject
 ) -> None:

@@ -140,6 +140,7 @@ def on(device: Device, options: LaunchOptions) -> LaunchRequest:
     return LaunchRequest(options, DeviceRequest(names=device.key, if_free=True))
 
 
+@pytest.mark.thorough
 def test_a_job_there_is_seen_with_its_log_followed_and_stopped(page: Terminal, there: There) -> None:
     options = LaunchOptions(
         ("sh", "-c", "echo fir''st; while [ ! -e more ]; do sleep 0.05; done; echo sec''ond; exec sleep 600"),
@@ -164,6 +165,7 @@ def test_a_job_there_is_seen_with_its_log_followed_and_stopped(page: Terminal, t
     page.until("■ stopped")
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("terminals_there")
 def test_a_device_that_is_claimed_there_by_then_is_refused(page: Terminal, there: There) -> None:
     page.send("1")

@@ -185,11 +185,13 @@ def test_every_ordered_pair_is_measured_at_the_sizes_that_the_memory_allows(tmp_
     assert all(problem.startswith("all-reduce: RuntimeError: ") for problem in measured.problems)
 
 
+@pytest.mark.thorough
 def test_copies_that_arrive_damaged_are_seen(tmp_path: Path) -> None:
     measured = Fake(tmp_path, box(gpu(0), gpu(1)), wrong=True).measure()
     assert [each.verified for each in measured.copies] == [False, False]
 
 
+@pytest.mark.thorough
 def test_a_busy_device_is_left_alone_unless_forced(tmp_path: Path) -> None:
     fake = Fake(tmp_path, box(gpu(0), busy(gpu(1)), gpu(2)))
     keys = [device.key for device in fake.snapshot.devices]

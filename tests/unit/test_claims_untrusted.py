@@ -7,6 +7,7 @@ import os
 import signal
 import stat
 import sys
+import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -212,7 +213,7 @@ def test_a_lease_of_the_file_by_its_owner_makes_nobody_wait(box: Box) -> None:
     holder = box.fork(work)
     until(lambda: holder.out or holder.over)
     looks = box.fork(lambda: len(claims(os.environ)[0]))
-    assert looks.ends_within(20) and looks.end() == 0, looks.err
+    assert looks.ends_within(60) and looks.end() == 0, looks.err
 
 
 @needs_root
@@ -302,7 +303,33 @@ def test_a_folder_that_somebody_has_filled_takes_little_memory(box: Box) -> None
     assert (len(found), problems.missing) == (MOST_RECORDS, []) and numbers(problems.ignored[0])[
         0
     ] == 2000 - MOST_RECORDS
-    assert [int(each.match["token"], 16) for each in found] == list(range(2000 - MOST_RECORDS, 2000))
+    assert [int(each.token, 16) for each in found] == list(range(2000 - MOST_RECORDS, 2000))
+
+
+@needs_root
+def test_a_crowd_s_records_of_other_devices_cost_little_more_than_their_names(box: Box) -> None:
+    """Each name was taken apart and sorted: `pick` beside 117 users with 512 each took six times as long."""
+    shared = box.make_folder()
+    for user in range(ANOTHER, ANOTHER + 40):
+        place = shared / f"gputui-claims.2.{user}"
+        place.mkdir()
+        for _ in range(500):
+            (place / record_name(f"GPU-{new_token()[:8]}-0000", user)).touch(0o644)
+        os.chown(place, user, user)
+
+    def cost(work: Callable[[], object]) -> float:
+        began = time.thread_time()
+        work()
+        return time.thread_time() - began
+
+    def names() -> None:
+        for place in os.scandir(shared):
+            if place.is_dir():
+                [entry.name for entry in os.scandir(place.path)]
+
+    assert len(listed(box.environ, Problems()).records) == 20_000
+    listing = min(cost(lambda: listed(box.environ, Problems())) for _ in range(5))
+    assert listing < 6 * min(cost(names) for _ in range(5))
 
 
 @pytest.mark.parametrize("cheap", [True, False])

@@ -780,7 +780,7 @@ def test_what_is_no_percentage_is_refused(text: str) -> None:
 
 
 @given(st.text(max_size=12))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_no_text_breaks_a_parser(text: str) -> None:
     for parse in (memory, percent, count):
         try:

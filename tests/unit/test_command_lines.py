@@ -23,34 +23,38 @@ def test_the_table_is_large_and_every_row_says_where_it_is_from() -> None:
     assert all(row.source for row in ROWS)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.text)
-def test_what_a_command_line_says_is_what_is_asked_for(row: Row) -> None:
-    assert row.settled() == row.expected
-    if row.expected != "refused":
-        assert (row.intent.only_indices is not None) == ("indices" in row.more)
+# Hundreds of rows in one test each: a test of its own costs several times as much as a row.
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if "runs" in row.more], ids=lambda row: row.text)
-def test_a_command_is_completed_for_the_devices_that_it_gets(row: Row) -> None:
-    devices = [gpu(index) for index in row.indices() or ()]
-    launch = compose(devices, row.options, row.inherited, HOST)
-    assert shlex.join(launch.argv) == row.more["runs"]
-    assert not [warning for warning in launch.warnings if "overrides" in warning]
+def test_what_a_command_line_says_is_what_is_asked_for() -> None:
+    wrong = [(row.text, row.settled(), row.expected) for row in ROWS if row.settled() != row.expected]
+    assert wrong == []
+    for row in ROWS:
+        if row.expected != "refused":
+            assert (row.intent.only_indices is not None) == ("indices" in row.more), row.text
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.text)
-def test_what_is_started_uses_the_devices_that_it_was_given(row: Row) -> None:
+def test_a_command_is_completed_for_the_devices_that_it_gets() -> None:
+    for row in [row for row in ROWS if "runs" in row.more]:
+        devices = [gpu(index) for index in row.indices() or ()]
+        launch = compose(devices, row.options, row.inherited, HOST)
+        assert shlex.join(launch.argv) == row.more["runs"]
+        assert not [warning for warning in launch.warnings if "overrides" in warning], row.text
+
+
+def test_what_is_started_uses_the_devices_that_it_was_given() -> None:
     """If the started line is read again, it names the same devices and number, or none."""
-    indices = row.indices()
-    if indices is None:
-        return
-    launch = compose([gpu(index) for index in indices], row.options, row.inherited, HOST)
-    environ = launch.environment(row.inherited)
-    again = read_intent(LaunchOptions(launch.argv), environ, HOST)
-    if again.devices is not None and again.devices.firm:
-        assert again.devices.listed == ",".join(map(str, indices)), launch.line
-    if again.count is not None and again.count.firm and indices and "--force" not in row.call:
-        assert again.count.number == len(indices), launch.line
+    for row in ROWS:
+        indices = row.indices()
+        if indices is None:
+            continue
+        launch = compose([gpu(index) for index in indices], row.options, row.inherited, HOST)
+        environ = launch.environment(row.inherited)
+        again = read_intent(LaunchOptions(launch.argv), environ, HOST)
+        if again.devices is not None and again.devices.firm:
+            assert again.devices.listed == ",".join(map(str, indices)), launch.line
+        if again.count is not None and again.count.firm and indices and "--force" not in row.call:
+            assert again.count.number == len(indices), launch.line
 
 
 @pytest.mark.parametrize(

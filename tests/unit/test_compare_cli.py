@@ -178,6 +178,7 @@ def test_repeats_go_round_and_have_a_median(box: Box) -> None:
     assert order == ["X=1", "X=2"] * 3
 
 
+@pytest.mark.thorough
 def test_a_warm_up_runs_first_and_is_no_row(box: Box) -> None:
     count = sh(f'cd "{box.folder}"; echo x >> n; echo loss $(wc -l < n)')
     found = compare(box, "-n", "1", "--warm-up", "--metric", "loss (.*)", "--vary", "env:X=1,2", *count)
@@ -198,6 +199,7 @@ def test_memory_and_utilization_are_measured(box: Box) -> None:
     assert (run["peak_memory"], run["utilization"], cpu["devices"]) == (None, None, [])
 
 
+@pytest.mark.thorough
 def test_a_driver_that_goes_away_ends_no_comparison(box: Box, gate: Gate) -> None:
     client, _ = running(box, gate)
     box.driver.fail_init(9)
@@ -205,6 +207,7 @@ def test_a_driver_that_goes_away_ends_no_comparison(box: Box, gate: Gate) -> Non
     assert client.end() == 0
 
 
+@pytest.mark.thorough
 def test_the_number_of_devices_and_which_ones_can_be_varied(box: Box) -> None:
     show = sh("echo $CUDA_VISIBLE_DEVICES")
     found = compare(box, "--vary", "n=1,2,4", *show)
@@ -275,6 +278,7 @@ def test_comparisons_are_kept_listed_exported_and_forgotten(box: Box) -> None:
     assert len(all_jobs(box.environ)) == 2
 
 
+@pytest.mark.thorough
 def test_a_comparison_that_runs_is_not_forgotten(box: Box, gate: Gate) -> None:
     client, job = running(box, gate)
     (found,) = kept(box.environ).records
@@ -299,6 +303,7 @@ def test_an_empty_value_leaves_a_variable_as_it_is(box: Box) -> None:
     assert [output(box, row["runs"][0]).strip() for row in found["variants"]] == ["unset", "1"]
 
 
+@pytest.mark.thorough
 def test_a_variant_can_be_rerun_as_a_job(box: Box) -> None:
     found = compare(box, "-n", "1", "--vary", "env:SOME=1,2", *sh("echo $SOME"))
     job = found["variants"][1]["runs"][0]["job"]

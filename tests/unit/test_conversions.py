@@ -58,7 +58,7 @@ def made(
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 @pytest.mark.parametrize("kind", KINDS)
 @given(arguments=st.lists(st.text(st.sampled_from("abn-=_ .3"), max_size=6), max_size=4))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_script_and_arguments_are_kept_and_options_left_out_are_named(
     kind: str, source: str, target: str, arguments: list[str]
 ) -> None:
@@ -79,7 +79,7 @@ def test_script_and_arguments_are_kept_and_options_left_out_are_named(
     arguments=st.lists(st.text(st.sampled_from("abn-=_ .3"), max_size=6), max_size=4),
     order=st.lists(st.integers(0, 7), unique=True, max_size=4),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_line_of_ours_is_complete(target: str, start: str, arguments: list[str], order: list[int]) -> None:
     """If the line is given back to gputui, with or without the launcher's name, it stays the same."""
     devices = [gpu(index) for index in order]

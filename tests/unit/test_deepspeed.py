@@ -417,7 +417,7 @@ _options = st.lists(
 
 
 @given(_options, st.lists(_words, max_size=4), st.sets(st.integers(0, 7), min_size=1), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_all_else_that_the_user_wrote_stays_in_its_order_and_twice_is_once(
     options: list[str], arguments: list[str], indices: set[int], trap: bool
 ) -> None:
@@ -436,7 +436,7 @@ def test_all_else_that_the_user_wrote_stays_in_its_order_and_twice_is_once(
 
 
 @given(st.lists(_words, max_size=4), st.permutations(range(4)))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_scripts_own_arguments_go_to_the_second_stage_untouched(
     arguments: list[str], order: list[int]
 ) -> None:

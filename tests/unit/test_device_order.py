@@ -111,7 +111,7 @@ def test_a_uuid_leaves_no_doubt() -> None:
 
 
 @given(st.text(alphabet="0123-, GPU", max_size=12), st.sampled_from([CLEAR, UNCLEAR, TWINS]), st.booleans())
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_a_list_means_distinct_devices_of_the_box_or_nobody_knows(
     text: str, spec: Spec, by_bus: bool
 ) -> None:

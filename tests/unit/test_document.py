@@ -71,11 +71,11 @@ def _read_or_refused(text: str | bytes) -> Snapshot | None:
 # An output can be read back.
 
 
-@pytest.mark.parametrize("elapsed", MOMENTS)
 @pytest.mark.parametrize("name", BOXES)
-def test_every_demo_box_survives_the_round_trip(name: str, elapsed: float) -> None:
-    written = document(at(BOXES[name], elapsed, NOW))
-    assert document(from_json(json.dumps(written))) == written
+def test_every_demo_box_survives_the_round_trip(name: str) -> None:
+    for elapsed in MOMENTS:
+        written = document(at(BOXES[name], elapsed, NOW))
+        assert document(from_json(json.dumps(written))) == written
 
 
 @pytest.mark.parametrize("name", BOXES)
@@ -748,7 +748,7 @@ _WIRING = [path for path in _PLACES if path[0] in ("links", *BOX_KEYS_SINCE)]
 
 
 @given(st.sampled_from(_PLACES), st.sampled_from(["drop", "double", "replace", "replace"]), _JUNK)
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @example(("devices", 0, "power"), "replace", 10**400)
 @example(("devices", 0, "uuid"), "replace", "index 2")
 @example(("devices", 0, "processes", 0, "started"), "replace", "0001-01-01T00:00:00+14:00")
@@ -761,7 +761,7 @@ def test_one_change_to_a_recording_gives_a_snapshot_or_one_line(
 
 
 @given(st.sampled_from(_WIRING), st.sampled_from(["drop", "double", "replace", "replace"]), _JUNK)
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @example(("topology", "nics"), "replace", [])
 @example(("topology", "places", 0, "cpus"), "replace", "0-65535")
 @example(("topology", "nic_links", 0), "drop", None)
@@ -798,7 +798,7 @@ def test_nics_without_their_links_are_refused_or_can_be_printed() -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_one_changed_byte_gives_a_snapshot_or_one_line(data: st.DataObject) -> None:
     text = bytearray(json.dumps(_FULL).encode())
     place = data.draw(st.integers(0, len(text) - 1))
@@ -808,13 +808,13 @@ def test_one_changed_byte_gives_a_snapshot_or_one_line(data: st.DataObject) -> N
 
 
 @given(st.binary(max_size=64))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_bytes_out_of_nowhere_are_no_recording(text: bytes) -> None:
     assert _read_or_refused(text) is None
 
 
 @given(_JUNK)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_json_out_of_nowhere_is_no_recording(junk: Any) -> None:
     with pytest.raises(DocumentError):
         from_document(junk)

@@ -24,7 +24,10 @@ from messages import lines_of
 from unit.claims_support import EIGHT, Box, until
 from unit.jobs_support import Gate, says
 
-BOTH = pytest.mark.parametrize("subcommand", ["compare", "each"])
+BOTH = pytest.mark.parametrize(
+    "subcommand", [pytest.param("compare", marks=pytest.mark.thorough), pytest.param("each")]
+)
+"""They are one runner: a test of one of them says nearly all of the other."""
 
 
 def run(box: Box, subcommand: str, *words: str, status: int = 0) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shlex
@@ -57,20 +58,16 @@ def test_every_form_is_written(call: Call, one: str, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("devices", [(), (gpu(0),), (gpu(3), gpu(1))], ids=len)
-@pytest.mark.parametrize(
-    "argv", [(), ("python", "t.py", *HOSTILE), ("x\n#SBATCH -x", "'"), tuple(HOSTILE)], ids=len
-)
-def test_a_form_is_written_or_refused_and_nothing_else(
-    form: str, devices: tuple[object, ...], argv: tuple[str, ...]
-) -> None:
-    launch = Launch(argv, (("A", "1"), ("B", None), ("C", "a\nb")), devices=devices)  # type: ignore[arg-type]
-    try:
-        assert FORMS[form].write(launch, ExportOptions())
-    except ExportError as error:
-        assert str(error)
-    else:
-        assert all(note.isprintable() for note in FORMS[form].notes(launch, ExportOptions()))
+def test_a_form_is_written_or_refused_and_nothing_else(form: str) -> None:
+    commands = ((), ("python", "t.py", *HOSTILE), ("x\n#SBATCH -x", "'"), tuple(HOSTILE))
+    for devices, argv in itertools.product(((), (gpu(0),), (gpu(3), gpu(1))), commands):
+        launch = Launch(argv, (("A", "1"), ("B", None), ("C", "a\nb")), devices=devices)
+        try:
+            assert FORMS[form].write(launch, ExportOptions())
+        except ExportError as error:
+            assert str(error)
+        else:
+            assert all(note.isprintable() for note in FORMS[form].notes(launch, ExportOptions()))
 
 
 def test_json_is_the_whole_launch(call: Call, one: str) -> None:

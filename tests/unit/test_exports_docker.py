@@ -179,7 +179,7 @@ def _seen_inside(words: list[str], box: tuple[Device, ...]) -> list[Device]:
 
 
 @given(st.permutations(range(5)), st.integers(1, 5), st.sampled_from(["vllm/vllm-openai", "pytorch/pytorch"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_any_order_is_what_a_program_inside_counts(order: list[int], count: int, image: str) -> None:
     box = tuple(gpu(index) for index in range(5))
     chosen = tuple(box[index] for index in order[:count])
@@ -528,7 +528,7 @@ def test_the_real_client_reads_the_commands_own_words_as_before(
 
 @needs_docker
 @given(st.lists(words.filter(is_text), min_size=1, max_size=8), st.lists(words.filter(is_text), max_size=3))
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_real_client_reads_any_words_and_values(
     docker: Daemon, argv: list[str], values: list[str]
 ) -> None:

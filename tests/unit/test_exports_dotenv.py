@@ -69,7 +69,7 @@ def test_python_dotenv_reads_hostile_values_from_a_file(tmp_path: Path) -> None:
 
 
 @given(st.lists(values_of, max_size=6))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @example(["a\\'b", "\\'"])
 def test_python_dotenv_reads_any_values(values: list[str]) -> None:
     launch = _launch(values)
@@ -104,7 +104,7 @@ def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 @given(st.lists(values_of, min_size=1, max_size=12))
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @example(VALUES)
 def test_docker_reads_the_same_where_the_file_does_not_say_otherwise(
     docker: Daemon, values: list[str]

@@ -99,6 +99,7 @@ def test_hostile_words_and_values_arrive_as_they_are(home: Path, locale: str) ->
     assert _environ(told) == _expected(launch, base)
 
 
+@pytest.mark.thorough
 @given(st.lists(st.tuples(st.lists(words, max_size=8), st.lists(words, max_size=3)), min_size=1, max_size=12))
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_words_and_values_arrive_as_they_are(
@@ -111,7 +112,7 @@ def test_any_words_and_values_arrive_as_they_are(
 
 
 @given(words)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_word_for_fish_can_be_shown(word: str) -> None:
     assert quoted(word).isprintable()
 
@@ -139,6 +140,7 @@ def test_a_variable_that_fish_keeps_as_a_list_is_exported_as_it_was(home: Path) 
     assert _environ(told) == _expected(alone)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["plain", "two words", "it's", "-", "new\nline", "caf\udce9", "~", "$HOME"])
 def test_the_command_starts_in_its_directory(tmp_path: Path, home: Path, name: str) -> None:
     place = tmp_path / name
@@ -162,6 +164,7 @@ def test_nothing_starts_when_the_directory_is_not_there(tmp_path: Path, home: Pa
 NAMES = [*PROGRAMS, "test", "[", "and", "begin", "command", "echo", "%self", "true", "}"]
 
 
+@pytest.mark.thorough
 def test_a_program_of_any_name_is_the_one_that_starts(tmp_path: Path, home: Path) -> None:
     for name in NAMES:
         file = Path(os.fsdecode(os.fsencode(tmp_path / name)))

@@ -57,7 +57,7 @@ def test_hostile_words_are_read_as_they_are() -> None:
 
 
 @given(st.lists(texts, min_size=1, max_size=6), st.lists(texts.filter(bool), max_size=3))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @example(["’"], ["’'"])
 def test_any_words_and_values_are_read_as_they_are(argv: list[str], values: list[str]) -> None:
     changes = tuple((f"VALUE_{place}", value) for place, value in enumerate(values))

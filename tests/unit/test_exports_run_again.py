@@ -70,6 +70,7 @@ def _environ(place: Path) -> dict[str, str]:
     return {"PATH": f"{place}:/usr/bin:/bin", "CUDA_VISIBLE_DEVICES": "9", "KEPT": "1"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
 def test_a_line_for_sh_starts_the_launch_in_every_shell(place: Path, shell: list[str], name: str) -> None:
@@ -86,6 +87,7 @@ def test_a_line_for_sh_starts_the_launch_in_every_shell(place: Path, shell: list
     assert directory == str(place)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_that_dotenv_runs_has_the_variables_of_the_launch(place: Path, name: str) -> None:
     pytest.importorskip("click", reason="python-dotenv's own command needs click")
@@ -137,7 +139,7 @@ def _counted(asked: dict[str, Any]) -> list[Device]:
     st.sampled_from(["", "--gpus all", "--gpus 3", "--gpus '\"device=1,3\"'", "-e CUDA_VISIBLE_DEVICES"]),
     st.sampled_from(["image torchrun t.py", "vllm/vllm-openai:v1 --model m", "image python t.py"]),
 )
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_program_in_the_container_counts_what_was_selected(
     docker: Daemon, order: list[int], count: int, options: str, rest: str
 ) -> None:

@@ -254,7 +254,7 @@ def test_it_starts_in_the_directory(cluster: Path, tmp_path: Path, name: str) ->
 
 
 @given(st.lists(words, min_size=1, max_size=12), st.lists(words, max_size=3))
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_words_and_values_reach_srun(cluster: Path, argv: list[str], values: list[str]) -> None:
     more = tuple((f"VALUE_{place}", value) for place, value in enumerate(values))
     argv = ["prog", *(word for word in argv if word != ":")]

@@ -63,9 +63,9 @@ def desk(nvml_here: SimulatedNvml) -> Iterator[Desk]:
 
 
 def test_every_fault_of_every_function_stays_where_it_is_and_heals(nvml_here: SimulatedNvml) -> None:
-    # (`python -m unit.fault_matrix` tries every error.)
-    functions, faults, wrong = try_all(nvml_here, ONE_OF_A_KIND)
-    assert functions > 50 and faults > 400
+    # A fifth of the faults; `python -m unit.fault_matrix` tries every error.
+    functions, faults, wrong = try_all(nvml_here, ONE_OF_A_KIND, share=0.2)
+    assert functions > 50 and faults > 60
     assert wrong == []
 
 
@@ -359,7 +359,7 @@ def test_one_gpu_that_hangs_holds_up_no_other_and_is_back_when_its_call_is(
     nvml_here.heal()
     while source._hanging and not all(turn.over for _, turn in source._hanging.values()):
         for _, turn in source._hanging.values():
-            turn.wait(20)
+            turn.wait(60)
     for want in (PLAIN, CHANGED):
         snapshot = source.read(want)
     assert {verdict.state for verdict in verdicts(snapshot).values()} == {"free"}
@@ -398,7 +398,7 @@ def test_links_that_hang_hold_up_no_gpu_and_are_there_when_their_call_has_come_b
     turn = source._hanging_wiring
     assert turn is not None
     nvml_here.heal()
-    assert turn._over.wait(20)
+    assert turn._over.wait(60)
     for _ in range(2):
         ticks.now += 1
         snapshot = source.read(PLAIN)
@@ -420,7 +420,7 @@ def test_whoever_waits_for_links_that_hang_leaves_the_gpus_alone_when_it_comes_b
     # The calls after this one would report that the devices are lost.
     nvml_here.heal()
     nvml_here.error("nvmlDeviceGetCpuAffinityWithinScope", 15)
-    assert turn._over.wait(20)
+    assert turn._over.wait(60)
     assert not any(gpu.devices[0].fault for gpu in source._gpus)
     nvml_here.heal()
     source.close()

@@ -74,12 +74,12 @@ def test_a_reader_that_has_gone_ends_it() -> None:
         document(process)
         assert process.stdout is not None
         process.stdout.close()
-        assert process.wait(20) == 128 + 13
+        assert process.wait(60) == 128 + 13
 
 
 def test_without_a_driver_the_status_is_that_of_ls(simulated_nvml: SimulatedNvml) -> None:
     with following(environ=simulated_nvml.environment()) as process:
-        assert process.wait(20) == 3
+        assert process.wait(60) == 3
         assert process.stderr is not None and process.stderr.read().count(b"\n") == 1
 
 

@@ -69,7 +69,7 @@ def test_a_span_of_a_clock_that_went_back_is_nothing() -> None:
 
 
 @given(st.floats(min_value=0, max_value=1e9))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_span_fits_a_narrow_column(seconds: float) -> None:
     assert 2 <= len(duration(seconds)) <= 6
 
@@ -155,7 +155,7 @@ def test_plain_text_stays_as_it_is(text: str) -> None:
 
 
 @given(st.text(alphabet=st.characters()))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_no_text_leaves_a_control_character_behind(text: str) -> None:
     shown = printable(text)
     assert len(shown) == len(text)

@@ -8,7 +8,7 @@ from fuzz.entrances import ENTRANCES
 from fuzz.oracle import torchs_reader
 from fuzz.trying import some
 
-EXAMPLES = 15
+EXAMPLES = 6
 
 
 @pytest.mark.parametrize("name", ENTRANCES)

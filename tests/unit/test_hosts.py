@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import random
 import shlex
 import shutil
 import signal
@@ -250,6 +249,7 @@ def test_what_is_sent_can_be_changed_by_nobody_else_whatever_the_umask(
     ]
 
 
+@pytest.mark.thorough
 def test_copies_that_nothing_uses_any_more_go_when_another_is_sent(
     boxes: SshBoxes, idle: dict[str, str], call: Call, no_packages: str
 ) -> None:
@@ -596,7 +596,7 @@ def following(boxes: SshBoxes, names: str, *words: str) -> Iterator[Callable[[],
             yield following_document
             assert process.stdin is not None
             process.stdin.close()
-            assert process.wait(20) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()
 
@@ -610,6 +610,7 @@ def until(
     return found
 
 
+@pytest.mark.thorough
 def test_boxes_that_are_not_there_hold_up_no_other(boxes: SshBoxes, idle: dict[str, str]) -> None:
     boxes.add("lively", idle)
     boxes.add_dead("dead")
@@ -630,6 +631,7 @@ def test_boxes_that_are_not_there_hold_up_no_other(boxes: SshBoxes, idle: dict[s
         assert all(seen[name]["error"] for name in ("hung2", "dead", "changed"))
 
 
+@pytest.mark.thorough
 def test_a_connection_that_ends_is_made_again_and_meanwhile_the_last_reading_stays(
     boxes: SshBoxes, idle: dict[str, str]
 ) -> None:
@@ -673,6 +675,7 @@ def control(boxes: SshBoxes) -> Iterator[tuple[str, Callable[[str], int]]]:
         tell("exit")
 
 
+@pytest.mark.thorough
 def test_the_users_master_is_used_and_when_it_dies_the_connection_is_made_again(
     boxes: SshBoxes, idle: dict[str, str], call: Call, control: tuple[str, Callable[[str], int]]
 ) -> None:
@@ -708,6 +711,7 @@ def test_a_connection_that_may_ask_leaves_its_answer_to_the_next_one_and_no_chil
     assert tell("check") == 0
 
 
+@pytest.mark.thorough
 def test_a_master_that_is_killed_takes_no_connection_with_it_for_long(
     boxes: SshBoxes, idle: dict[str, str], control: tuple[str, Callable[[str], int]]
 ) -> None:
@@ -732,24 +736,25 @@ def test_a_client_that_is_killed_at_any_moment_leaves_nothing_behind_there(
     home = boxes.add(name, idle)
     program = home / "bin" / "gputui"
     program.write_text(program.read_text().replace("exec", 'echo $$ >> "$HOME/pids"; exec'))
-    drawn, started = random.Random(3), home / "pids"
+    started = home / "pids"
     started.touch()
     argv = [sys.executable, "-m", "gputui", "ls", "--hosts", name, "--json", "--follow", "--interval=0.1"]
-    # Repeat until some ssh has reached the box; the time for that depends on the machine.
-    for patience in (1.5, 1.5, 1.5, 1.5, *range(2, 40)):
+    for moment in ("at once", "while it connects", "while it follows"):
+        before = len(started.read_text().split())
         with subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             env=boxes.environment(dict(os.environ)),
         ) as process:
-            with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(drawn.uniform(0.2, patience))
+            assert process.stdout is not None
+            if moment != "at once":
+                until_true(lambda before=before: len(started.read_text().split()) > before)  # type: ignore[misc]
+            while moment == "while it follows" and b'"uuid"' not in process.stdout.readline():
+                assert process.poll() is None
             process.kill()
-        if len(started.read_text().split()) > 2 and patience > 1.5:
-            break
     pids = started.read_text().split()
-    assert len(pids) > 2
+    assert len(pids) >= 2
     until_true(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
 
@@ -803,8 +808,8 @@ def test_ctrl_c_ends_a_call_while_several_boxes_answer_nothing(tmp_path: Path) -
         try:
             until_true(lambda: len(pids.read_text().split()) == 2)
             process.send_signal(signal.SIGINT)
-            # Both boxes would be given up only after 35 s.
-            assert process.wait(25) == 130
+            # Boxes that are given up, after 35 s, have another status.
+            assert process.wait(100) == 130
             until_true(lambda: not any(is_running(int(each)) for each in pids.read_text().split()))
         finally:
             process.kill()
@@ -843,6 +848,7 @@ def test_an_older_gputui_that_lacks_an_option_is_sent_ours_for_any_call(
     assert found["error"] is None and "tensor_active" in str(found["devices"])
 
 
+@pytest.mark.thorough
 def test_an_older_gputui_that_cannot_be_followed_is_followed_by_a_copy_of_ours(
     boxes: SshBoxes, idle: dict[str, str], no_packages: str
 ) -> None:
@@ -855,6 +861,7 @@ def test_an_older_gputui_that_cannot_be_followed_is_followed_by_a_copy_of_ours(
         assert (home / ".cache" / "gputui" / sent_core.digest() / "start.py").exists()
 
 
+@pytest.mark.thorough
 def test_an_older_gputui_without_a_python_is_no_box_that_can_be_followed(
     boxes: SshBoxes, tmp_path: Path
 ) -> None:
@@ -866,6 +873,7 @@ def test_an_older_gputui_without_a_python_is_no_box_that_can_be_followed(
         assert seen["state"] == "dead" and "older" in seen["error"] and "devices" not in seen
 
 
+@pytest.mark.thorough
 def test_a_box_of_nvidia_smi_is_followed_too_and_nothing_counts_as_free(
     boxes: SshBoxes, tmp_path: Path
 ) -> None:
@@ -880,6 +888,7 @@ def test_a_box_of_nvidia_smi_is_followed_too_and_nothing_counts_as_free(
         until(document, lambda found: found[name]["time"] > seen["time"])
 
 
+@pytest.mark.thorough
 def test_a_box_that_goes_silent_is_stale(boxes: SshBoxes, idle: dict[str, str]) -> None:
     name = fresh(boxes, "silent")
     home = boxes.add(name, idle)

@@ -137,7 +137,7 @@ ALLOWED = re.compile(r"(?:[^\x00-\x07\x0b-\x0c\x0e-\x1f\x7f-\x9f]|\x1b\[[0-9:;]*
 
 
 @given(PIECES, st.lists(st.integers(1, 9), max_size=40))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_in_whatever_pieces_a_log_is_read_the_same_is_shown_and_it_is_sanitized(
     data: bytes, cuts: list[int]
 ) -> None:
@@ -196,7 +196,7 @@ def test_text_is_what_it_was() -> None:
 
 
 @given(st.text(st.sampled_from("ab█é日\u0301\r\n\b\t"), max_size=300))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_short_way_for_plain_text_shows_what_pyte_shows(text: str) -> None:
     screen = pyte.Screen(12, 400)
     screen.set_mode(pyte.modes.LNM)
@@ -300,6 +300,8 @@ def test_the_last_lines_of_a_log_are_found(log: Path) -> None:
     assert start_of_last_lines(log, 1) == 14
 
 
+THOROUGH = pytest.mark.thorough
+
 LONG_LINES = {
     "plain": b"x", "wide": "日".encode(), "accents": "e\u0301".encode(), "bars": b"50%\r",
     "backspaces": b"x\b", "colours": b"\x1b[31mx", "strings without an end": b"\x1b]", "no UTF-8": b"\xff",
@@ -307,10 +309,16 @@ LONG_LINES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", LONG_LINES)
-def test_lines_of_a_megabyte_cost_a_key_press_little_and_are_not_kept(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [
+        kind if kind in ("plain", "wide", "bars", "null bytes") else pytest.param(kind, marks=THOROUGH)
+        for kind in LONG_LINES
+    ],
+)
+def test_very_long_lines_cost_a_key_press_little_and_are_not_kept(tmp_path: Path, kind: str) -> None:
     log, piece = tmp_path / "log", LONG_LINES[kind]
-    line = piece * ((1 << 20) // len(piece)) + b"\n"
+    line = piece * ((1 << 18) // len(piece)) + b"\n"
     tail = Tail(log, 500, 96 * 1024)
     tracemalloc.start()
     try:
@@ -321,7 +329,7 @@ def test_lines_of_a_megabyte_cost_a_key_press_little_and_are_not_kept(tmp_path: 
             with log.open("ab") as file:
                 file.write(line)
             tail.feed()
-        assert tracemalloc.get_traced_memory()[0] - before < 5 << 20
+        assert tracemalloc.get_traced_memory()[0] - before < 1 << 20
     finally:
         tracemalloc.stop()
     took = []
@@ -332,8 +340,8 @@ def test_lines_of_a_megabyte_cost_a_key_press_little_and_are_not_kept(tmp_path: 
         tail.feed()
         tail.lines(40)
         took.append(time.thread_time() - began)
-    # This bound is for a slow, shared machine; an idle one needs 50 ms at most.
-    assert min(took) < 0.15
+    # This bound is for a slow, shared machine; an idle one needs 15 ms at most.
+    assert min(took) < 0.05
     with log.open("ab") as file:
         file.write(b"the end\n")
     tail.feed()

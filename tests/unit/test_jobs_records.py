@@ -55,13 +55,13 @@ GARBAGE = [
 ]
 
 
-@pytest.mark.parametrize("data", GARBAGE, ids=range(len(GARBAGE)))
 @pytest.mark.parametrize("file", ["job.json", "started.json", "ended.json"])
-def test_a_record_that_is_no_record_is_told_apart(desk: Desk, file: str, data: bytes) -> None:
+def test_a_record_that_is_no_record_is_told_apart(desk: Desk, file: str) -> None:
     ended(desk.sh("true"))
     broken = ended(desk.sh("true"))
-    (broken.folder / file).write_bytes(data)
-    assert only_unreadable(desk).id == broken.id
+    for data in GARBAGE:
+        (broken.folder / file).write_bytes(data)
+        assert only_unreadable(desk).id == broken.id, data
 
 
 @pytest.mark.parametrize("field", ["argv", "line", "name", "directory"])
@@ -125,7 +125,7 @@ FINISHED = {
     st.fixed_dictionaries({key: JSON | st.just(value) for key, value in STARTED.items()}),
     st.fixed_dictionaries({key: JSON | st.just(value) for key, value in FINISHED.items()}),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_whatever_a_record_says_it_is_a_job_or_refused(
     given: dict[str, object], started: dict[str, object], finished: dict[str, object]
 ) -> None:

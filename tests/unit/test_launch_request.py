@@ -83,7 +83,7 @@ REQUESTS = st.builds(LaunchRequest, all_options(), all_devices(), near=st.boolea
 
 
 @given(REQUESTS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_as_json_it_is_the_same(request: LaunchRequest) -> None:
     request = replace(request, model=ModelRequest(model="8B", lora=0, checkpointing=False))
     text = sent(request)
@@ -93,7 +93,7 @@ def test_as_json_it_is_the_same(request: LaunchRequest) -> None:
 
 
 @given(REQUESTS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_its_words_are_a_call_that_asks_for_the_same(request: LaunchRequest) -> None:
     words = request.words
     place = words.index("--")
@@ -102,7 +102,7 @@ def test_its_words_are_a_call_that_asks_for_the_same(request: LaunchRequest) -> 
 
 
 @given(REQUESTS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_call_that_changes_nothing_of_it_asks_for_the_same(request: LaunchRequest) -> None:
     args = parser().parse_args([], as_given(request))
     _is_the_same(request, launch_request(args, request.options.command))

@@ -321,7 +321,7 @@ _words = st.text(st.sampled_from("abn-=_ .3"), max_size=8)
 
 
 @given(st.lists(_words, max_size=5), st.integers(0, 8))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_scripts_own_arguments_are_untouched(arguments: list[str], count: int) -> None:
     for start in (("torchrun", "train.py"), ("python", "train.py"), ("python", "-m", "train"), ("./t.sh",)):
         completed = _made("torchrun", (*start, *arguments), count)
@@ -331,7 +331,7 @@ def test_the_scripts_own_arguments_are_untouched(arguments: list[str], count: in
 
 
 @given(st.lists(_words, max_size=6), st.integers(0, 8))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_word_of_the_user_stays_in_its_order(words: list[str], count: int) -> None:
     argv = list(_made("torchrun", ("torchrun", *words), count).argv)
     assert argv[len(argv) - len(words) :] == words

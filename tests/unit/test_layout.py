@@ -160,7 +160,7 @@ def tops(layout: Layout) -> dict[str, tuple[int, int]]:
 def test_no_panel_moves_while_the_demo_box_works(width: int, height: int) -> None:
     state, asked, layout = AppState({}), list[Part](), None
     seen: list[dict[str, tuple[int, int]]] = []
-    for second in range(0, 600, 3):
+    for second in range(0, 300, 6):
         state = state.with_snapshot(at(BOXES["shared"], float(second), 1_700_000_000.0))
         state = replace(state, timelines=SOME_PAST.after(BOX, 1.0))
         before, asked = asked, parts(state, width, asked)
@@ -361,7 +361,7 @@ def test_remarks_are_wrapped_only_where_there_is_room() -> None:
 def test_few_lines_of_a_column_are_blank(name: str, width: int, height: int, most: int) -> None:
     state = AppState({}).with_snapshot(at(BOXES[name], 60.0, 1_700_000_000.0))
     store, now = Store(), 1_700_000_060.0
-    for second in range(-300, 1, 2):
+    for second in range(-300, 1, 10):
         past = at(BOXES[name], 60.0 + second, 1_700_000_000.0)
         store.add(now + second, past.devices, 2.0)
     assert state.snapshot is not None

@@ -25,7 +25,7 @@ def _strength(snapshot: Snapshot) -> Rank:
 
 
 @given(boxes(), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_ring_is_the_best_there_is_and_claimed_only_where_every_link_is_known(
     snapshot: Snapshot, data: st.DataObject
 ) -> None:
@@ -42,7 +42,7 @@ def test_the_ring_is_the_best_there_is_and_claimed_only_where_every_link_is_know
 
 
 @given(boxes(least=3))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_ring_does_not_depend_on_the_order(snapshot: Snapshot) -> None:
     assert weakest_ring(snapshot, snapshot.devices) == weakest_ring(snapshot, snapshot.devices[::-1])
 

@@ -25,7 +25,7 @@ def _weakest(table: Table, way: tuple[int, ...]) -> int:
 
 
 @given(_tables())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_weakest_pair_is_as_strong_as_in_the_best_of_all_pairings(table: Table) -> None:
     best = max(_weakest(table, way) for way in permutations(range(len(table))))
     weakest, found = paired(table)
@@ -35,7 +35,7 @@ def test_the_weakest_pair_is_as_strong_as_in_the_best_of_all_pairings(table: Tab
 
 
 @given(_tables())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_straight_on_where_that_is_as_good(table: Table) -> None:
     straight = tuple(range(len(table)))
     weakest, found = paired(table)

@@ -377,13 +377,13 @@ def test_a_blank_numa_affinity_does_not_shift_the_own_node_into_its_place() -> N
 
 
 @given(st.sets(st.integers(0, 9_000), min_size=1, max_size=40))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_lists_of_numbers_come_back(numbers: set[int]) -> None:
     assert from_ranges(ranges(numbers)) == tuple(sorted(numbers))
 
 
 @given(st.text(alphabet="0123456789,- x", max_size=12))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_no_text_breaks_a_list_of_numbers(text: str) -> None:
     try:
         found = from_ranges(text)
@@ -515,7 +515,7 @@ def _snapshots(draw: st.DrawFn) -> Snapshot:
 
 
 @given(_snapshots())
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_is_written_of_any_snapshot_reads_back(snapshot: Snapshot) -> None:
     again = read(write(snapshot))
     whole = [place for place, device in enumerate(snapshot.devices) if device.parent is None]
@@ -599,7 +599,7 @@ def _is_whole(printed: Printed) -> None:
 
 
 @given(_damaged())
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @example(FILES[0].read_text())
 def test_a_damaged_matrix_is_one_that_can_be_shown_or_one_line(text: str) -> None:
     printed = _read_or_refused(text)
@@ -610,7 +610,7 @@ def test_a_damaged_matrix_is_one_that_can_be_shown_or_one_line(text: str) -> Non
 
 
 @given(st.text(max_size=80))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_text_out_of_nowhere_is_no_matrix(text: str) -> None:
     assert _read_or_refused(text) is None
 

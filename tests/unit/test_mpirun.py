@@ -209,7 +209,7 @@ _options = st.lists(
 
 
 @given(_options, st.lists(_words, max_size=4), st.integers(0, 4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_every_word_of_the_user_stays_in_its_order_and_twice_is_once(
     options: list[str], arguments: list[str], count: int
 ) -> None:

@@ -135,7 +135,7 @@ _entries = st.one_of(
 
 @given(st.lists(_entries, max_size=4).map(",".join))
 @example("0,none")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_whatever_is_typed_gives_distinct_devices_or_a_wrong_call(text: str) -> None:
     try:
         devices = devices_named(text, BOX)

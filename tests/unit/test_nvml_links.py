@@ -246,7 +246,7 @@ _gpus = st.lists(
 
 
 @given(_gpus, st.sampled_from([None, 0, 10, 20, 30, 40, 50, 7]), st.sampled_from([True, False, None]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_whatever_nvml_tells_the_matrix_is_square_symmetric_and_of_known_words(
     gpus: list[NvLinks | None], level: int | None, peers: bool | None
 ) -> None:

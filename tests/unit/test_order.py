@@ -68,7 +68,7 @@ def _piped(rank: Rank, order: Sequence[int], stages: int) -> Any:
 
 
 @given(boxes(least=3), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_for_all_reduce_the_order_goes_around_the_best_ring(snapshot: Snapshot, data: st.DataObject) -> None:
     order = _order(snapshot, data.draw(st.integers(3, len(snapshot.devices))))
     rank = _rank(snapshot)
@@ -105,7 +105,7 @@ def test_a_ring_that_is_there_is_found_among_sixteen(seed: int) -> None:
     st.sampled_from([Grouping(2), Grouping(3), Grouping(4), Grouping(2, 2), Grouping(3, 2), Grouping(2, 3)]),
     st.data(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_consecutive_devices_are_groups_as_good_as_the_best_way_to_part_them(
     snapshot: Snapshot, job: Grouping, data: st.DataObject
 ) -> None:
@@ -119,7 +119,7 @@ def test_consecutive_devices_are_groups_as_good_as_the_best_way_to_part_them(
 
 
 @given(boxes(), st.sampled_from([2, 3, 4]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_groups_without_a_pipeline_and_their_devices_stand_as_in_the_box(
     snapshot: Snapshot, tensor: int
 ) -> None:
@@ -133,7 +133,7 @@ def test_groups_without_a_pipeline_and_their_devices_stand_as_in_the_box(
 
 
 @given(st.data(), st.sampled_from([Grouping(2, 2), Grouping(2, 3), Grouping(3, 2)]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_neighbours_in_a_pipeline_of_groups_are_joined_as_in_the_best_of_all_orders(
     data: st.DataObject, job: Grouping
 ) -> None:
@@ -152,7 +152,7 @@ def test_neighbours_in_a_pipeline_of_groups_are_joined_as_in_the_best_of_all_ord
 
 
 @given(st.data(), st.sampled_from([Grouping(2, 2), Grouping(2, 4), Grouping(4, 2)]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_neighbours_among_eight_are_joined_as_in_the_best_way_to_part_them(
     data: st.DataObject, job: Grouping
 ) -> None:
@@ -178,7 +178,7 @@ def test_neighbours_among_eight_are_joined_as_in_the_best_way_to_part_them(
 
 
 @given(boxes(), st.sampled_from([Grouping(1, 2), Grouping(1, 3), Grouping(1, 4)]), st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_neighbours_in_a_pipeline_of_single_devices_are_joined_as_well_as_can_be(
     snapshot: Snapshot, job: Grouping, data: st.DataObject
 ) -> None:
@@ -191,7 +191,7 @@ def test_neighbours_in_a_pipeline_of_single_devices_are_joined_as_well_as_can_be
 
 
 @given(boxes(least=3, most=6))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_chain_of_all_is_turned_around_only_where_that_gains(snapshot: Snapshot) -> None:
     count, rank = len(snapshot.devices), _rank(snapshot)
     order = _order(snapshot, count, Grouping(1, count))
@@ -388,7 +388,7 @@ def test_what_is_required_is_taken_whatever_the_order(order: Order) -> None:
 
 
 @given(boxes(), st.sampled_from(ORDERS), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_whatever_the_order_so_many_different_devices_are_picked(
     snapshot: Snapshot, order: Order, data: st.DataObject
 ) -> None:

@@ -262,9 +262,6 @@ def test_what_the_command_says_is_what_is_claimed(
     "words",
     [
         ("--gpus", "4"),
-        ("--gpus", "4", "--dry-run"),
-        ("--gpus", "4", "--detach"),
-        ("--gpus", "4", "--wait"),
         ("--gpus", "4,7,3", "--detach", "--wait"),
         ("-n", "3"),
     ],
@@ -286,6 +283,7 @@ def test_a_call_that_contradicts_its_command_is_refused_in_one_sentence(
     assert all_jobs(box.environ) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("line", [line for line, _ in LINES])
 def test_it_is_refused_for_that_also_on_a_full_box(box: Box, line: str) -> None:
     box.hold(*range(8))
@@ -309,6 +307,7 @@ def test_force_does_not_start_what_cannot_be_rewritten(box: Box, programs: Path)
     assert (status, out, box.claimed()) == (2, "", [])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("force", [(), ("--force",)], ids=["", "force"])
 @pytest.mark.parametrize("places", [(5,), (5, 4)])
 def test_a_uuid_beside_what_cannot_be_rewritten_promises_nothing_of_force(
@@ -323,6 +322,7 @@ def test_a_uuid_beside_what_cannot_be_rewritten_promises_nothing_of_force(
     assert f"CUDA_VISIBLE_DEVICES={listed}" in err and "--force" not in err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("line", ["torchrun --nproc-per-node 2 t.py", "CUDA_VISIBLE_DEVICES=4,5 python t.py"])
 @pytest.mark.parametrize("names", ["4,,5", "4,5,", "4,5,6,", ""])
 def test_an_empty_entry_is_told_whatever_the_command_says(box: Box, line: str, names: str) -> None:
@@ -484,11 +484,10 @@ def _new_ultralytics(device: str, listed: str | None) -> list[int]:
     return [visible[each] for each in wanted]
 
 
+@pytest.mark.parametrize("listed", ["0,1", "5,4", "3", "0", "2,1,0"])
 @pytest.mark.parametrize(
-    "listed", ["0,1", "1,0", "5,4", "4,5", "0,2", "2,0", "3", "0", "2,1,0", "3,1,0", "1,2"]
+    ("typed", "options"), [("", ("--ids", "uuid")), ("device=4,5", ()), ("device=cuda:0", ())]
 )
-@pytest.mark.parametrize("typed", ["", "device=4,5", "device=cuda:0", "device=0,1,2"])
-@pytest.mark.parametrize("options", [(), ("--ids", "uuid")])
 def test_yolo_runs_on_the_devices_whatever_its_version(
     box: Box, listed: str, typed: str, options: tuple[str, ...]
 ) -> None:

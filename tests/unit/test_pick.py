@@ -173,7 +173,7 @@ _wishes = st.builds(
 
 
 @given(_boxes(), _wishes)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_whatever_the_box_only_free_devices_that_fulfil_the_wish_are_taken(
     snapshot: Snapshot, constraints: Constraints
 ) -> None:
@@ -192,7 +192,7 @@ def test_whatever_the_box_only_free_devices_that_fulfil_the_wish_are_taken(
 
 
 @given(_boxes(), _wishes)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_device_that_is_ours_is_taken_or_refused_or_was_not_needed(
     snapshot: Snapshot, constraints: Constraints
 ) -> None:
@@ -206,7 +206,7 @@ def test_every_device_that_is_ours_is_taken_or_refused_or_was_not_needed(
 
 
 @given(_boxes(), _wishes)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_emptiest_first_is_by_free_memory_to_the_gib_then_by_load_and_place(
     snapshot: Snapshot, constraints: Constraints
 ) -> None:

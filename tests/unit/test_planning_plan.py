@@ -395,7 +395,7 @@ BOXES = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(MODELS, WORKLOADS, BOXES)
 def test_a_plan_is_consistent(known: Model, workload: Workload, given_box: Box) -> None:
     found = plan(known, workload, given_box)
@@ -427,7 +427,7 @@ def test_a_plan_is_consistent(known: Model, workload: Workload, given_box: Box) 
     assert json.loads(json.dumps(document)) == document
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     MODELS,
     WORKLOADS,
@@ -445,7 +445,7 @@ def test_more_devices_never_need_more_of_each(
     assert many.total <= few.total
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     MODELS,
     WORKLOADS,
@@ -468,7 +468,7 @@ def test_bf16_beside_weights_of_32_bits_never_needs_more(
     assert mixed <= single + (3 if workload.weights_only else 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(MODELS, WORKLOADS, st.integers(1, 64))
 def test_a_larger_batch_never_needs_less(known: Model, workload: Workload, batch: int) -> None:
     small, large = sorted((workload.batch, batch))
@@ -478,7 +478,7 @@ def test_a_larger_batch_never_needs_less(known: Model, workload: Workload, batch
     assert totals[0] <= totals[1]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(MODELS, WORKLOADS, st.integers(1, 8), st.integers(GIB, 80 * GIB))
 def test_each_remedy_alone_makes_it_fit_or_else_all_together(
     known: Model, workload: Workload, count: int, free: int

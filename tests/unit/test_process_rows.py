@@ -234,7 +234,7 @@ def families(draw: st.DrawFn) -> Snapshot:
 
 
 @given(families(), st.sampled_from(SORTS), st.sampled_from(["", "gpu 0"]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_tree_has_every_process_of_the_list_and_no_ancestor_twice(
     snapshot: Snapshot, sort: str, wanted: str
 ) -> None:

@@ -215,7 +215,7 @@ def test_whether_the_trainer_of_transformers_is_imported(text: str, trains: bool
     assert read(text).trainer == trains
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     st.one_of(
         st.text(),

@@ -202,7 +202,7 @@ _TEXT = st.text(st.characters(), max_size=50)  # with lone surrogates, as JSON m
         }
     )
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_whatever_a_ticket_says_can_be_recorded_and_read_again(said: dict[str, object]) -> None:
     waiter = _read(json.loads(json.dumps(said)), Waiter((1, ""), "ana"))
     (again,) = from_json(json.dumps(to_document(Snapshot(Host(), 1.0, (), waiters=(waiter,)), {}))).waiters

@@ -169,7 +169,7 @@ def test_hostile_words_are_neutralised() -> None:
         max_size=8,
     ),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_no_device_is_promised_to_two_who_are_next(free: list[bool], line: list[tuple[int, Any]]) -> None:
     here = box(*(device if is_free else busy(device) for device, is_free in zip(FOUR, free, strict=True)))
     waiting = [Waiter((n, ""), "ana", count, keys) for n, (count, keys) in enumerate(line)]

@@ -178,7 +178,7 @@ _text_words = st.text(st.characters(exclude_characters="\0", exclude_categories=
 _shell_words = st.text(st.sampled_from("'\"\\$`!~#=*?[]{}()<>|&; \n\t\rab\x1b\x01\x7f\udce9é"), max_size=12)
 words = st.one_of(st.sampled_from(HOSTILE), _shell_words, _text_words, _bytes_as_words)
 
-FAST = settings(max_examples=35, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FAST = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def test_hostile_words_arrive_as_they_are() -> None:
@@ -258,6 +258,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_a_program_of_any_name_is_the_one_that_starts(programs: Path) -> None:
     base = {**BASE, "PATH": f"{programs}:{BASE['PATH']}"}
     launches = [Launch((name, "word", name), (("VALUE", name),)) for name in PROGRAMS]
@@ -272,9 +273,8 @@ def test_a_program_of_any_name_is_the_one_that_starts(programs: Path) -> None:
 # The directory.
 
 
-@pytest.mark.parametrize(
-    "name", ["plain", "two words", "it's", "-", "-P", "new\nline", "caf\udce9", "~", "$HOME"]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["plain", "it's", "-P", "new\nline", "caf\udce9", "$HOME"])
 def test_the_command_starts_in_its_directory(tmp_path: Path, name: str) -> None:
     place = tmp_path / name
     os.mkdir(os.fsencode(place))  # noqa: PTH102 - a name of bytes
@@ -298,8 +298,9 @@ def test_nothing_starts_when_the_directory_is_not_there(tmp_path: Path) -> None:
 # The exported form.
 
 
+@pytest.mark.thorough
 @given(st.lists(words, min_size=1, max_size=6))
-@settings(parent=FAST, max_examples=20)
+@settings(parent=FAST, max_examples=8)
 def test_variables_alone_can_be_read_with_eval(values: list[str]) -> None:
     changes = (("GONE", None), *((f"VALUE_{place}", word) for place, word in enumerate(values)))
     alone = Launch((), changes)
@@ -318,7 +319,7 @@ def test_an_exported_line_survives_eval() -> None:
 
 
 @given(words)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_shown_word_can_be_shown(word: str) -> None:
     assert quote(word).isprintable()
 

@@ -57,7 +57,7 @@ def test_the_places_of_the_bits_that_are_set(number: int) -> None:
 
 
 @given(_tables(), st.integers(0, 2), st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_sets_with_a_ring_are_those_in_which_one_is_found_by_trying(
     table: Table, least: int, data: st.DataObject
 ) -> None:
@@ -69,7 +69,7 @@ def test_the_sets_with_a_ring_are_those_in_which_one_is_found_by_trying(
 
 
 @given(_tables(), st.integers(0, 2), st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_sets_with_a_chain_are_those_in_which_one_is_found_by_trying(
     table: Table, least: int, data: st.DataObject
 ) -> None:
@@ -93,7 +93,7 @@ def test_more_devices_than_there_are_have_neither_ring_nor_chain() -> None:
 
 
 @given(st.integers(2, 8), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_the_sets_of_disjoint_parts_are_those_that_can_be_parted(count: int, data: st.DataObject) -> None:
     size = data.draw(st.integers(1, count // 2))
     times = data.draw(st.integers(1, count // size))
@@ -108,7 +108,7 @@ def test_the_sets_of_disjoint_parts_are_those_that_can_be_parted(count: int, dat
 
 
 @given(st.integers(2, 8), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_ways_to_part_all_are_told_each_once_and_no_other(count: int, data: st.DataObject) -> None:
     size = data.draw(st.sampled_from([size for size in range(1, count + 1) if count % size == 0]))
     parts = data.draw(st.sets(st.sampled_from(list(combinations(range(count), size)))))
@@ -119,7 +119,7 @@ def test_the_ways_to_part_all_are_told_each_once_and_no_other(count: int, data: 
 
 
 @given(_tables(least=2), st.integers(0, 2), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_way_through_all_is_found_if_there_is_one(table: Table, least: int, closed: bool) -> None:
     everyone = tuple(range(len(table)))
     way = path_through(table, least, closed)
@@ -132,7 +132,7 @@ def test_a_way_through_all_is_found_if_there_is_one(table: Table, least: int, cl
 
 
 @given(_tables(least=2))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_the_strongest_chain_is_the_strongest_that_is_found_by_trying(table: Table) -> None:
     everyone = range(len(table))
     assert strongest(table, everyone, chain=True) == best_chain(lambda a, b: table[a][b], everyone)
@@ -145,14 +145,14 @@ def test_beyond_sixteen_a_chain_is_taken_as_it_stands() -> None:
 
 
 @given(_tables(least=2))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_the_strongest_ring_is_the_strongest_that_is_found_by_trying(table: Table) -> None:
     everyone = range(len(table))
     assert strongest(table, everyone) == best_ring(lambda a, b: table[a][b], everyone)
 
 
 @given(_tables(least=4), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_only_the_links_among_the_devices_asked_about_count(table: Table, data: st.DataObject) -> None:
     some = data.draw(st.permutations(range(len(table))))[:4]
     assert strongest(table, some) == best_ring(lambda a, b: table[a][b], some)
@@ -215,7 +215,7 @@ def _reaches_all(table: Table, least: int) -> bool:
 
 
 @given(st.integers(17, 40), st.integers(1, 6), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_beyond_sixteen_no_ring_is_claimed_where_some_devices_hold_too_many_parts_together(
     count: int, cut: int, chance: random.Random
 ) -> None:
@@ -231,7 +231,7 @@ def test_beyond_sixteen_no_ring_is_claimed_where_some_devices_hold_too_many_part
 
 
 @given(st.integers(17, 40), st.randoms(use_true_random=False))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_beyond_sixteen_a_ring_is_found_where_each_reaches_half_of_the_others(
     count: int, chance: random.Random
 ) -> None:

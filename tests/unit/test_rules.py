@@ -76,7 +76,7 @@ _devices = st.builds(
 
 
 @given(_devices, _rules)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_rules_make_the_unknown_free(device: Device, rules: Rules) -> None:
     if not judge(device, rules).free:
         return
@@ -89,7 +89,7 @@ def test_no_rules_make_the_unknown_free(device: Device, rules: Rules) -> None:
 
 
 @given(_devices, _rules, st.integers(0, 80 * GIB), st.integers(0, 100))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_stricter_rules_never_make_a_device_free(
     device: Device, rules: Rules, memory: int, load: int
 ) -> None:

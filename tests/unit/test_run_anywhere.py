@@ -54,10 +54,9 @@ def asked(home: Path) -> int:
 PRINTS = ("--", "sh", "-c", 'echo "on $CUDA_VISIBLE_DEVICES"; exit 7')
 
 
-@pytest.mark.parametrize("words", [(), ("-q",)])
-def test_who_was_too_late_on_the_best_box_gets_the_next_best(pair: BoxPair, words: tuple[str, ...]) -> None:
+def test_who_was_too_late_on_the_best_box_gets_the_next_best(pair: BoxPair) -> None:
     somebody_is_quicker(pair.homes[0])
-    status, out, said = pair.run(*words, "-n", "2", *PRINTS, on="anywhere")
+    status, out, said = pair.run("-q", "-n", "2", *PRINTS, on="anywhere")
     assert status == 7 and len(out) == 1 and sorted(out[0][3:].split(",")) == ["0", "1"]
     assert asked(pair.homes[0]) == 1 and pair.states() == [["running"], ["failed"]]
     # One line names the box that was tried, and the next one.
@@ -65,6 +64,7 @@ def test_who_was_too_late_on_the_best_box_gets_the_next_best(pair: BoxPair, word
     assert line.isprintable()
 
 
+@pytest.mark.thorough
 def test_a_detached_job_and_a_dry_run_go_on_to_the_next_box_too(pair: BoxPair) -> None:
     somebody_is_quicker(pair.homes[0])
     status, out, _ = pair.run("--dry-run", "-n", "2", *PRINTS, on="anywhere")
@@ -86,6 +86,7 @@ def test_each_box_is_asked_once_and_where_none_is_left_there_are_not_enough(pair
     assert pair.states() == [["running"], ["running"]]
 
 
+@pytest.mark.thorough
 def test_a_command_that_ends_with_the_same_status_starts_on_no_other_box(pair: BoxPair) -> None:
     status, out, said = pair.run("-n", "2", "--", "sh", "-c", "echo once; exit 4", on="anywhere")
     assert (status, out) == (4, ["once"]) and pair.states() == [["failed"], []]
@@ -109,7 +110,8 @@ exec {sys.executable} -m gputui "$@"
     )
 
 
-@pytest.mark.parametrize(("when", "words"), [("start", ()), ("answer", ()), ("answer", ("--detach",))])
+@pytest.mark.thorough
+@pytest.mark.parametrize(("when", "words"), [("start", ()), ("answer", ("--detach",))])
 def test_where_the_connection_is_lost_after_the_start_that_is_no_box_that_cannot_be_reached(
     pair: BoxPair, when: str, words: tuple[str, ...]
 ) -> None:
@@ -133,6 +135,7 @@ def test_ctrl_c_while_the_job_starts_says_where_it_may_run(pair: BoxPair) -> Non
     assert f"gputui jobs --hosts {pair.names[0]}" in said.decode()
 
 
+@pytest.mark.thorough
 def test_an_older_gputui_on_the_best_box_is_sent_ours(pair: BoxPair) -> None:
     lacks_if_free(pair.homes[0] / "bin" / "gputui")
     status, out, said = pair.run("--if-free", "-n", "2", *PRINTS, on="anywhere")
@@ -145,6 +148,7 @@ def test_what_cannot_start_on_the_best_box_is_tried_on_no_other(pair: BoxPair) -
     assert (status, out) == (127, []) and pair.states()[1] == []
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("terminals_there")
 def test_ctrl_c_on_a_terminal_goes_to_the_job_on_the_next_box(pair: BoxPair) -> None:
     somebody_is_quicker(pair.homes[0])

@@ -36,6 +36,7 @@ from unit.wired import TOPOLOGIES, indices
 OF_NVIDIA = ("shared", "dgx-h100", "dgx-1", "dgx-2", "rtx3090", "rtx4090", "mixed", "idle", "laptop", "gb10")
 RECORDED = [box_of(read(file.read_text()), file.stem) for file in sorted(TOPOLOGIES.glob("*.txt"))]
 EVERY = [*(BOXES[name] for name in OF_NVIDIA), *RECORDED]
+SOME = [*(BOXES[name] for name in ("shared", "dgx-1", "mixed", "laptop")), *RECORDED[::4]]
 
 LAUNCH = ("--", "torchrun", "train.py")
 LISTED = re.compile(r"CUDA_VISIBLE_DEVICES=([0-9,]+)")
@@ -151,7 +152,7 @@ WAYS: dict[str, Ask] = {
 }
 
 
-@pytest.mark.parametrize("box", EVERY, ids=lambda box: box.name)
+@pytest.mark.parametrize("box", SOME, ids=lambda box: box.name)
 @pytest.mark.parametrize("shown", ["as it is", "empty"])
 def test_every_way_chooses_the_same_devices(look: Look, call: Call, box: Box, shown: str) -> None:
     if shown == "empty":

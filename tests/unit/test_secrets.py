@@ -310,7 +310,7 @@ def test_a_header_has_any_characters() -> None:
     assert without_secrets(words)[0] == kept
 
 
-LENGTH = 2**14
+LENGTH = 2**12
 
 
 @pytest.mark.parametrize(
@@ -345,12 +345,12 @@ LENGTH = 2**14
     ],
 )
 def test_a_long_word_takes_a_moment(part: str) -> None:
-    """16 KiB are read in a fraction of a second, whatever they repeat; a quadratic reading takes seconds."""
+    """4 KiB are read in a fraction of a second, whatever they repeat; a quadratic reading takes seconds."""
     word = (part * LENGTH)[:LENGTH]
     begun = time.process_time()
     without_secrets(("sh", "-c", f"curl {word}", f"--{word}"))
-    without_secrets(("curl", *word.split(" ")[:8000]))
-    assert time.process_time() - begun < 2
+    without_secrets(("curl", *word.split(" ")[:2000]))
+    assert time.process_time() - begun < 0.5
 
 
 FRAGMENTS = [

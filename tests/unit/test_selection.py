@@ -73,7 +73,7 @@ class KeyPresses(RuleBasedStateMachine):
         assert self.selection.decided == (bool(self.expected) or self.cpu_only)
 
 
-KeyPresses.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+KeyPresses.TestCase.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
 TestKeyPresses = KeyPresses.TestCase
 
 

@@ -167,9 +167,19 @@ def test_a_file_that_cannot_be_read_is_refused_and_not_taken_for_none(
         settings(environ)
 
 
+def test_a_terminal_is_no_settings_file(environ: dict[str, str], config: Path) -> None:
+    """Every call ended with a traceback: nothing can be read from it yet."""
+    ends = os.openpty()
+    config.symlink_to(os.ttyname(ends[1]))
+    with pytest.raises(SettingsError, match="regular file"):
+        settings(environ)
+    for end in ends:
+        os.close(end)
+
+
 def test_a_named_pipe_is_refused_and_not_waited_for(environ: dict[str, str], config: Path) -> None:
     os.mkfifo(config)
-    with pytest.raises(SettingsError, match="pipe"):
+    with pytest.raises(SettingsError, match="regular file"):
         settings(environ)
 
 

@@ -46,7 +46,7 @@ def test_a_quote_that_is_not_closed_is_said(line: str) -> None:
 
 
 @given(st.text(alphabet="ab '\"\\\t\r\n$#\v\xa0", max_size=12))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_the_words_are_those_that_the_standard_library_finds(line: str) -> None:
     try:
         found = tuple(shlex.split(line))
@@ -58,7 +58,7 @@ def test_the_words_are_those_that_the_standard_library_finds(line: str) -> None:
 
 
 @given(st.lists(st.text(max_size=8), max_size=5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_quoted_words_are_split_into_themselves(words: list[str]) -> None:
     assert split(" ".join(posix(word) for word in words)) == tuple(words)
 
@@ -140,14 +140,14 @@ def test_what_only_a_shell_would_replace_is_found(line: str, found: str | None) 
 
 
 @given(st.lists(st.text(max_size=8), max_size=5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_quoted_words_need_no_shell(words: list[str]) -> None:
     line = " ".join(posix(word) for word in words)
     assert shell_syntax(line) is None and shell_expansion(line) is None
 
 
 @given(st.text(alphabet="a 'b\"\\\n;|&<>$()`#~*{},", max_size=20))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_line_for_a_shell_is_three_words(line: str) -> None:
     made = for_a_shell(line)
     assert split(made) == ("bash", "-c", line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -18,9 +19,10 @@ from gputui.sources.simulated.source import SimulatedSource, named
 from gputui.sources.source import NoSourceError, Want
 from unit.builders import NOW
 
-SECONDS = tuple(range(0, 130, 2))
+SECONDS = tuple(range(0, 130, 5))
 
 
+@cache
 def _film(name: str) -> list[Snapshot]:
     return [at(BOXES[name], second, NOW) for second in SECONDS]
 
@@ -105,8 +107,8 @@ def test_on_the_default_box_load_memory_and_processes_all_change() -> None:
     def seen(fact: str) -> int:
         return len({tuple(getattr(d, fact) for d in snapshot.devices) for snapshot in film})
 
-    assert seen("utilization") > 20
-    assert seen("memory_used") > 3
+    assert seen("utilization") > 10
+    assert seen("memory_used") > 2
     assert len({tuple(len(d.processes or ()) for d in snapshot.devices) for snapshot in film}) > 1
 
 

@@ -34,7 +34,7 @@ HEALTHY = [
 ]
 MOMENT = 12.0
 """Seconds after opening at which the boxes are read: tasks that come and go are there."""
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which a test gives up on a step that takes milliseconds."""
 
 
@@ -597,14 +597,16 @@ def library(nvml: SimulatedNvml) -> ctypes.CDLL:
     return ctypes.CDLL(str(nvml.library))
 
 
-@pytest.mark.parametrize("function", [name for name in FUNCTIONS if name not in STARTING])
-def test_every_function_wants_a_start_and_arguments(function: str, nvml_here: SimulatedNvml) -> None:
-    call, nothing = library(nvml_here)[function], [ctypes.c_void_p()] * 6
-    assert call(*nothing) == pynvml.NVML_ERROR_UNINITIALIZED
+def test_every_function_wants_a_start_and_arguments(nvml_here: SimulatedNvml) -> None:
+    nothing = [ctypes.c_void_p()] * 6
+    calls = {name: library(nvml_here)[name] for name in FUNCTIONS if name not in STARTING}
+    for name, call in calls.items():
+        assert call(*nothing) == pynvml.NVML_ERROR_UNINITIALIZED, name
     nvml_here.show_box(SHARED)
-    pynvml.nvmlInit()
-    want = 0 if function == "nvmlShutdown" else pynvml.NVML_ERROR_INVALID_ARGUMENT
-    assert call(*nothing) == want
+    for name, call in calls.items():
+        pynvml.nvmlInit()
+        want = 0 if name == "nvmlShutdown" else pynvml.NVML_ERROR_INVALID_ARGUMENT
+        assert call(*nothing) == want, name
 
 
 def test_every_start_starts(nvml_here: SimulatedNvml) -> None:

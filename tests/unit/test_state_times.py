@@ -67,7 +67,7 @@ def test_a_watch_is_not_changed_by_what_comes_after_it() -> None:
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=30))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_state_lasts_as_long_as_its_last_run(film: list[bool]) -> None:
     watch = _watched(*((second, busy(gpu(0)) if taken else gpu(0)) for second, taken in enumerate(film)))
     run = next((n for n, taken in enumerate(reversed(film)) if taken != film[-1]), len(film))
@@ -81,7 +81,7 @@ def test_a_state_lasts_as_long_as_its_last_run(film: list[bool]) -> None:
     st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=1, max_size=30),
     st.integers(0, 25),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_free_is_believed_only_if_it_was_so_in_every_reading_of_the_window(
     film: list[tuple[int, bool]], window: int
 ) -> None:

@@ -206,7 +206,7 @@ _FILE = ring_file.whole(_store(MINUTE - 1, MINUTE), [KEY], MINUTE)
 
 
 @given(st.integers(0, 10**6), st.binary(min_size=1, max_size=40))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_damage_is_noticed(where: int, garbage: bytes) -> None:
     """Whatever was written into a file: a minute is as it was saved, or is missing."""
     at = where % len(_FILE)

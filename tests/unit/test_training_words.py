@@ -230,7 +230,7 @@ _WORDS = st.sampled_from(
 
 
 @given(st.lists(_WORDS | st.text(max_size=6), max_size=8), st.text(max_size=30))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_no_words_and_no_file_are_too_odd(words: list[str], text: str) -> None:
     told = Told({"x.yaml": text, "t.sh": text})
     options = LaunchOptions(tuple(words))

@@ -275,7 +275,7 @@ _causes: dict[type, st.SearchStrategy[Cause]] = {
 
 @pytest.mark.parametrize("kind", get_args(Cause))
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_every_cause_has_printable_texts(kind: type, data: st.DataObject) -> None:
     verdict = Verdict("busy", data.draw(_causes[kind]))
     for text in (reason(verdict, NOW), brief(verdict, NOW), state_and_brief(verdict, NOW)):

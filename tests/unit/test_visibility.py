@@ -84,7 +84,7 @@ def test_a_device_without_a_uuid_is_never_left_out_in_silence() -> None:
 
 
 @given(st.permutations([gpu(index) for index in range(12)]), st.integers(1, 12))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_order_is_kept_and_nothing_but_commas_is_between(devices: list[Device], count: int) -> None:
     chosen = devices[:count]
     assert identifiers(chosen).split(",") == [str(device.index) for device in chosen]
@@ -94,7 +94,7 @@ def test_the_order_is_kept_and_nothing_but_commas_is_between(devices: list[Devic
 @given(
     st.permutations([gpu(index) for index in range(4)]), st.integers(0, 4), st.sampled_from(["index", "uuid"])
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_what_a_launch_sets_a_gputui_inside_it_reads_back(
     devices: list[Device], count: int, ids: str
 ) -> None:
@@ -213,7 +213,7 @@ def test_equal_devices_need_no_order() -> None:
 
 
 @given(st.text(alphabet="0123-,GPUMIGaf x/²", max_size=20))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_whatever_is_set_gives_distinct_devices_of_this_box(text: str) -> None:
     found = inherited({"CUDA_VISIBLE_DEVICES": text}, WITH_MIG)
     assert found is not None

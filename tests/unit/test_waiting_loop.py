@@ -90,7 +90,7 @@ class Film:
     st.integers(1, 3),
     st.sampled_from([0.0, 1.0, 4.0, 10.0]),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_what_is_given_has_been_free_at_every_look_of_the_window(
     films: list[list[bool]], wanted: int, window: float
 ) -> None:

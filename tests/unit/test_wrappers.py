@@ -346,7 +346,7 @@ _words = st.text(st.sampled_from("abAB-=_ .3/"), max_size=8)
 
 
 @given(st.sampled_from([*BEFORE, "", "uv pip", "timeout"]), st.lists(_words, max_size=6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_no_word_is_lost_or_moved(before: str, words: list[str]) -> None:
     command = (*shlex.split(before), *words)
     found, rest = unwrap(command)

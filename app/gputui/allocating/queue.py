@@ -66,10 +66,10 @@ def waiters(environ: Mapping[str, str], found: Iterable[Found] | None = None) ->
     there: dict[tuple[str, str], Waiter] = {}
     for each in seen(environ, Problems()).tickets if found is None else found:
         with contextlib.suppress(UntrustedFileError, OSError):
-            waiter = _alive(each.path)
+            waiter = _alive(each.path) if re.fullmatch(WAITING, each.name) else None
             if waiter:
                 # Some tickets exist in both formats; another user's ticket with this name is a different one.
-                same = each.match.string, waiter.user
+                same = each.name, waiter.user
                 there[same] = min(waiter, there.get(same, waiter), key=lambda one: one.place)
     return tuple(sorted(there.values(), key=lambda waiter: (waiter.silent, waiter.place)))
 

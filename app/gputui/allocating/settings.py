@@ -143,8 +143,8 @@ def documents(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]
             continue
         try:
             with open(file, "rb", opener=_at_once) as stream:
-                if stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode):
-                    raise SettingsError(f"{file}: a named pipe, not a file")
+                if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                    raise SettingsError(f"{file}: not a regular file")
                 data = stream.read(_MOST + 1)
         except (FileNotFoundError, NotADirectoryError):
             continue

@@ -55,7 +55,6 @@ from gputui.jobs.experiments.table import Place, experiment_columns, how, lines,
 from gputui.jobs.queued import experiment_job
 from gputui.jobs.record_folders import Unreadable
 from gputui.jobs.store import stored
-from gputui.launching import secrets
 from gputui.launching.launch import Launch
 from gputui.sources.source import NoSourceError, Source
 from gputui.system.ending_signals import EndedError, until_a_signal
@@ -215,8 +214,7 @@ def new_experiment(request: ExperimentRequest, call: Prepared) -> Experiment:
     except OSError as error:
         raise WrongCallError(f"there is no current folder: {error.strerror}") from None
     kept, withheld = without_secrets(request)
-    variants = [variant for variant, _ in call.planned]
-    rows = (Row(each.values, each.label, secrets.without_secrets(each.words)[0]) for each in variants)
+    rows = (Row(each.values, each.label, each.words) for each, _ in call.planned)
     return Experiment(
         Path(), "stopped", time.time(), kept, call.axes, tuple(rows), directory=directory, withheld=withheld
     )
@@ -333,8 +331,8 @@ def _run(
     found = runner.experiment
     kind, command = request.kind, f"gputui {SUBCOMMANDS[request.kind]}"
     if number:
-        going = "what runs goes on" if found.count("running") else "what ran is stopped"
-        say(f"{signal.Signals(number).name}: {going}; `{command} --resume {found.id}` goes on")
+        going = "what is running continues" if found.count("running") else "what was running is stopped"
+        say(f"{signal.Signals(number).name}: {going}; `{command} --resume {found.id}` continues it")
     _print(found, args)
     if not args.quiet:
         say(f"{kind} {found.id} is kept: `{command} --show {found.id}`; its logs: `gputui jobs`")

@@ -489,7 +489,10 @@ class Record(Generic[T]):
         found: dict[str, Any] = {}
         for name, key, form, _ in self.rows:
             if details or name not in self._details:
-                value = given[name] if name in given else _value_of(subject, name)
+                if name in given:
+                    value = given[name]
+                else:
+                    value = getattr(subject, name) if "." not in name else _value_of(subject, name)
                 found[key] = value if value is None or form.write is None else form.write(value)
         return found
 

@@ -14,8 +14,9 @@ import os
 import re
 import stat
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputui.allocating.claims.folder import RECORD, TICKET, VARIABLE, Place, Problems, places
@@ -60,33 +61,33 @@ class UntrustedFileError(Exception):
 
 
 class Found(NamedTuple):
-    """A name that fits, in a folder."""
+    """A name that ends as one of ours, in a folder. (Most are of no matter: `step` looks closer.)"""
 
     place: Place
-    match: re.Match[str]
+    name: str
 
     @property
     def path(self) -> str:
-        return f"{self.place.folder}/{self.match.string}"
+        return f"{self.place.folder}/{self.name}"
 
     @property
     def key(self) -> str:
         """The device of a record."""
-        return self.match["key"].replace("+", "/")
+        return self.name.partition("@")[0].replace("+", "/")
 
     @property
-    def step(self) -> int:
-        """Of a record: see `Claim.step`."""
-        return int(self.match["step"] or 0)
+    def token(self) -> str:
+        return self.name.rpartition(".")[0][-32:]
 
     @property
-    def is_own(self) -> bool:
-        """Whether it stands in our own folder."""
-        return self.place.uid == os.geteuid()
+    def step(self) -> int | None:
+        """Of a record: see `Claim.step`. None for a name that we do not make."""
+        match = re.fullmatch(NAME, self.name)
+        return match and int(match["step"] or 0)
 
 
 class Listing(NamedTuple):
-    """The names of records and of tickets, each kind in the order of the names."""
+    """The names of records and of tickets."""
 
     records: list[Found]
     tickets: list[Found]
@@ -127,83 +128,64 @@ def forget_what_was_seen() -> None:
 def listed(environ: Mapping[str, str], problems: Problems) -> Listing:
     """What is in the folders of all users; what is wrong, and how much is left out because one person has too
     much, is added to `problems`."""
-    persons, found = Persons(), Listing([], [])
-    kinds = {RECORD: (NAME, found.records), TICKET: (WAITING, found.tickets)}
-    read: Counter[int | str] = Counter()
-    in_own = set[tuple[str, int]]()
+    persons, folders, found = Persons(), dict[int | None, str](), Listing([], [])
+    of_each: defaultdict[int | str | None, list[Found]] = defaultdict(list)
     for place in places(environ, problems):
         try:
-            for name in _names(place, persons, read):
-                pattern, those = kinds.get(name[name.rfind(".") :], ("", []))
-                match = re.fullmatch(pattern, name)
-                if not match:
-                    continue
-                file = Found(place, match)
-                if place.uid is not None and not file.is_own:
-                    # (One whose number is not known here may be anybody.)
-                    if not is_unmapped(place.uid):
-                        in_own.add((name, place.uid))
-                elif (name, owner_of(file) if in_own else None) in in_own:
-                    # It says the same as that in its user's own folder. (Another's of this name does not.)
-                    continue
-                those.append(file)
+            if place.uid is None:
+                for name in place.names:
+                    file = Found(place, name)
+                    uid = owner_of(file)
+                    # (What is in its user's own folder, too, says the same there.)
+                    if uid not in folders or not os.path.lexists(f"{folders[uid]}/{name}"):
+                        of_each[uid if uid is None else _person(place, uid, persons)].append(file)
+                continue
+            if place.uid != os.geteuid() and not is_unmapped(place.uid):
+                # (One whose number is not known here may be anybody.)
+                folders[place.uid] = place.folder
+            theirs = of_each[_person(place, place.uid, persons)]
+            left = max(0, MOST_RECORDS + MOST_TICKETS - len(theirs))
+            theirs += [Found(place, name) for name in _names(place, left)]
         except OSError as error:
             told = problems.missing if error.errno in _SHORT else place.told
             told.append(f"claims cannot be read: {place.folder}: {error.strerror}")
-    return Listing(
-        _shared_out(found.records, MOST_RECORDS, persons, problems),
-        _shared_out(found.tickets, MOST_TICKETS, persons, problems),
-    )
+    for who, theirs in of_each.items():
+        for those, end, most in zip(found, (RECORD, TICKET), (MOST_RECORDS, MOST_TICKETS), strict=True):
+            alike = [each for each in theirs if each.name.endswith(end)]
+            those += _newest(alike, most, who is not None, problems)
+    return found
 
 
-def _names(place: Place, persons: Persons, read: Counter[int | str]) -> Iterator[str]:
-    """The names in a folder that may fit; of one person no more than may count, in all of his folders."""
-    if place.names is not None or place.uid is None:
-        yield from place.names or ()
-        return
-    person = _person(place, place.uid, persons)
+def _names(place: Place, most: int) -> list[str]:
+    """The names in a user's folder, at most this number."""
     with os.scandir(place.folder) as entries:
-        for entry in entries:
-            read[person] += 1
-            if read[person] > MOST_RECORDS + MOST_TICKETS:
-                place.told.append(f"some claims are ignored: there are too many files in {place.folder}")
-                return
-            if entry.name.endswith(_UNFINISHED) and place.uid == os.geteuid():
-                _remove_if_left(entry)
-            yield entry.name
+        names = [entry.name for entry in islice(entries, most + 1)]
+    if len(names) > most:
+        place.told.append(f"some claims are ignored: there are too many files in {place.folder}")
+    for name in names if place.uid == os.geteuid() else ():
+        # What one of our own programs was killed over (`create_locked`) goes: there is no room for many.
+        with contextlib.suppress(OSError):
+            path = f"{place.folder}/{name}"
+            if name.endswith(_UNFINISHED) and time.time() - os.lstat(path).st_ctime > _MOMENT:
+                os.unlink(path)  # noqa: PTH108 - no pathlib in `pick`
+    return names[:most]
 
 
-def _remove_if_left(entry: os.DirEntry[str]) -> None:
-    """Remove what one of our own programs was killed over (`create_locked`): there is no room for many."""
-    with contextlib.suppress(OSError):
-        if time.time() - entry.stat(follow_symlinks=False).st_ctime > _MOMENT:
-            os.unlink(entry.path)  # noqa: PTH108 - no pathlib in `pick`
-
-
-def _shared_out(found: list[Found], most: int, persons: Persons, problems: Problems) -> list[Found]:
-    """Of each person the newest ones, where there are many."""
-    left_out: Counter[tuple[bool, str]] = Counter()
-    if len(found) > most:
-        of_each: Counter[int | str] = Counter()
-        kept = []
-        for each in sorted(found, key=lambda each: each.match["token"], reverse=True):
-            uid = owner_of(each)
-            if uid is None:
-                left_out[False, "gputui does not make such files"] += 1
-                continue
-            person = _person(each.place, uid, persons)
-            of_each[person] += 1
-            if of_each[person] <= most:
-                kept.append(each)
-            else:
-                # (In a container all who have no number there look like one.)
-                unknown = is_unmapped(uid) and each.place.told is problems.missing
-                left_out[unknown, f"{most} of one person are read: the newest"] += 1
-        found = kept
-    for (unknown, why), number in left_out.items():
-        told = problems.missing if unknown else problems.ignored
-        told.append(f"{number} records are ignored: {why}")
-    return sorted(found, key=lambda each: each.match.string)
+def _newest(theirs: list[Found], most: int, known: bool, problems: Problems) -> list[Found]:
+    """The newest ones of one person, where there are many; none of what is nobody's."""
+    if len(theirs) <= most:
+        return theirs
+    theirs.sort(key=lambda each: each.token)
+    end = len(theirs) - most * known
+    kept, left_out = theirs[end:], theirs[:end]
+    # (In a container all who have no number there look like one.)
+    unknown = any(
+        each.place.told is problems.missing and is_unmapped(owner_of(each) or 0) for each in left_out
+    )
+    told = problems.missing if unknown else problems.ignored
+    why = f"{most} of one person are read: the newest" if known else "gputui does not make such files"
+    told.append(f"{len(left_out)} records are ignored: {why}")
+    return kept
 
 
 def owner_of(found: Found) -> int | None:

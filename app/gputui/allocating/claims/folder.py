@@ -58,14 +58,14 @@ class Place(NamedTuple):
     uid    its user, None where all users have their records in it (format 1)
     told   takes what is wrong with it: one of the lists of `Problems`
     alone  whether nobody else can have one of this user's: root has made it
-    names  those of its records and tickets where they are known already
+    names  those of the records and tickets of all users
     """
 
     folder: str
     uid: int | None
     told: list[str]
     alone: bool = False
-    names: Sequence[str] | None = None
+    names: Sequence[str] = ()
 
 
 class Problems:

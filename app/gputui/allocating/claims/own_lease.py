@@ -72,7 +72,7 @@ NO_LEASE = OwnLease({}, {}, {})
 
 def own_lease(environ: Mapping[str, str]) -> OwnLease:
     """The lease inside which this process runs."""
-    locks, others = _files_of_claims(environ)
+    locks = _files_of_claims(environ)
     if not locks:
         return NO_LEASE
     # (What we have opened ourselves is closed in the programs that we start.)
@@ -83,7 +83,8 @@ def own_lease(environ: Mapping[str, str]) -> OwnLease:
         if file in locks and _has_locked(descriptor, locks[file])
     }
     if held:
-        all_descriptors = (number for number, file in opened.items() if file in others or number in held)
+        folders = {file_of(os.lstat(each.place.folder)) for each in held.values()}
+        all_descriptors = (number for number, file in opened.items() if file in folders or number in held)
         return _lease(held.values(), held, tuple(sorted(all_descriptors)))
     paths = {file: lock.path for file, lock in locks.items()}
     for pid in ancestors():
@@ -98,7 +99,7 @@ def _lease(found: Iterable[Found], held: Mapping[int, Found], descriptors: tuple
     owners: dict[str, frozenset[str]] = {}
     for lock in found:
         # The innermost step: it is within all the others.
-        steps[lock.key] = max(lock.step, steps.get(lock.key, 0))
+        steps[lock.key] = max(lock.step or 0, steps.get(lock.key, 0))
         uid = owner_of(lock)
         owners[lock.key] = owners.get(lock.key, frozenset()) | (
             {user_name(uid)} if uid is not None else set()
@@ -107,15 +108,13 @@ def _lease(found: Iterable[Found], held: Mapping[int, Found], descriptors: tuple
     return OwnLease(steps, owners, numbers, descriptors)
 
 
-def _files_of_claims(environ: Mapping[str, str]) -> tuple[dict[File, Found], set[File]]:
-    """The records, and the other files that a lease keeps open."""
+def _files_of_claims(environ: Mapping[str, str]) -> dict[File, Found]:
     locks: dict[File, Found] = {}
-    others: set[File] = set()
     for found in seen(environ, Problems()).records:
         with contextlib.suppress(OSError):
-            locks[file_of(os.lstat(found.path))] = found
-            others.add(file_of(os.lstat(found.place.folder)))
-    return locks, others
+            if found.step is not None:
+                locks[file_of(os.lstat(found.path))] = found
+    return locks
 
 
 def _has_locked(descriptor: int, record: Found) -> bool:

@@ -133,7 +133,11 @@ def open_files(inheritable: bool) -> dict[int, File]:
 
 
 def _alive(found: Found) -> Record | None:
-    """The record of this name; None if its holder has ended. Raises UntrustedFileError, OSError."""
+    """The record of this name; None if its holder has ended, or we make no such name. Raises
+    UntrustedFileError, OSError."""
+    step = found.step
+    if step is None:
+        return None
     held = held_file(found.path, range_of(found.key), ANNOUNCED)
     if held is None:
         if owner_of(found) == os.geteuid():
@@ -146,10 +150,10 @@ def _alive(found: Found) -> Record | None:
     claim = replace(
         _read(held.document, found.key, user_name(held.facts.st_uid)),
         own=held.facts.st_uid == os.geteuid(),
-        step=found.step,
+        step=step,
         record=found.path,
     )
-    return Record(claim, file_of(held.facts), held.length == HELD, found.match["token"])
+    return Record(claim, file_of(held.facts), held.length == HELD, found.token)
 
 
 def remove_ended(path: str) -> None:

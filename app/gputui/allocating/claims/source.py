@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,8 @@ class WithClaims:
             want &= ~Want.WHOLE
         snapshot = self._source.read(want, among)
         # (Those of devices that are elsewhere say nothing here, however many they are.)
-        here = (each for each in names.records if each.key in snapshot.by_key or each.is_own)
+        own = os.geteuid()
+        here = (each for each in names.records if each.key in snapshot.by_key or each.place.uid == own)
         found, odd = claims(self._environ, here, problems)
         if found != self._found:
             from gputui.allocating.claims.own_lease import own_lease

@@ -156,8 +156,8 @@ def shown(axis: Axis, value: str) -> str:
 
 
 class Variant(NamedTuple):
-    """A combination of settings and a task: its label, its value of each axis, the words of its command, and
-    its launch request."""
+    """A combination of settings and a task: its label, its value of each axis and the words of its command
+    without secrets, and its launch request."""
 
     settings: tuple[Setting, ...]
     label: str
@@ -196,7 +196,7 @@ def _variant(request: ExperimentRequest, settings: tuple[Setting, ...], task: tu
     asked = _varied(request.launch, words, settings)
     if not asked.options.command:
         raise AxisError(f"{name}: no command after the variables")
-    return Variant(settings, name, values, words, asked)
+    return Variant(settings, name, values, secrets.without_secrets(words)[0], asked)
 
 
 def _varied(launch: LaunchRequest, words: Sequence[str], settings: Sequence[Setting]) -> LaunchRequest:
