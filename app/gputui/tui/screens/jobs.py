@@ -253,7 +253,7 @@ class JobsScreen(JobsPage):
             return
         asked: tuple[str, AppState] | None = self.confirmed("rerun")
         if asked is not None and asked[0] == job.id:
-            self.show_message(self._controller.rerun(job, asked[1]))
+            self._controller.rerun(job, asked[1])
             return
         found, text = self._controller.best_for(job)
         if found is None:

@@ -106,7 +106,8 @@ class MainScreen(Screen[None]):
         self.timelines = TimelineController(
             sampler, environ, not app_state.label, lambda store: self.post_message(PastFound(store))
         )
-        self.jobs = JobsController(self, sampler, environ, write)
+        self.reruns = LaunchController(self, sampler, environ, clock, write, end_without_terminal)
+        self.jobs = JobsController(self, self.reruns, environ, write)
         self.pages = PageController(self, self.launch, self.jobs, environ)
         self.handlers = self._handlers_by_action()
         self._below = 0
@@ -155,8 +156,8 @@ class MainScreen(Screen[None]):
 
     def on_unmount(self) -> None:
         self.launch.release_all()
+        self.reruns.release_all()
         self.timelines.close()
-        self.jobs.cancel()
         self.plans.cancel()
 
     # Keys, clicks and the palette
@@ -464,10 +465,13 @@ class MainScreen(Screen[None]):
             number_before, before = len(self.app_state.selection), self.app_state.snapshot
             # Taken before the app state changes: that cancels the launch if one of its devices has vanished.
             pending = self.launch.take_reread(message.reading.began)
+            rerun = self.reruns.take_reread(message.reading.began)
             app_state = self.app_state.with_snapshot(result)
             self.set_app_state(replace(app_state, timelines=self.timelines.after(result)))
-            self.jobs.after_reading(before, result, message.reading.began)
+            self.jobs.after_reading(before, result)
             self._drop_kept_filter(message.reading.began)
+            if rerun is not None:
+                self.reruns.start_or_ask(rerun)
             if pending is not None:
                 self.launch.start_or_ask(pending)
             elif self.app_state.command_is_unread and (result.links or len(result.devices) < 2):
@@ -502,6 +506,7 @@ class MainScreen(Screen[None]):
             words = f"the driver has not answered for {duration(silent)}: a call hangs; see `dmesg`"
             self.set_app_state(self.app_state.with_problem(words))
         self.launch.ask_without_reread()
+        self.reruns.ask_without_reread()
 
     # Messages
 
