@@ -455,8 +455,10 @@ async def test_R_starts_nothing_where_the_driver_does_not_answer(
     async with session(environ=environ(desk)) as s:
         s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
         await s.press("D", "R", "R")
-        s.main.tick()
-        assert "nothing is started: the driver does not answer" in told(s)
+        assert "checking the selected devices" in told(s)
+        await s.until(
+            lambda: s.main.tick() or s.main.message == "nothing is started: the driver does not answer"
+        )
         assert claims(os.environ)[0] == ()
     assert len(all_jobs(desk.environ)) == 1
 

@@ -254,6 +254,7 @@ class JobsScreen(JobsPage):
         asked: tuple[str, AppState] | None = self.confirmed("rerun")
         if asked is not None and asked[0] == job.id:
             self._controller.rerun(job, asked[1])
+            self.draw()
             return
         found, text = self._controller.best_for(job)
         if found is None:
