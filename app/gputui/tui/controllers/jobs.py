@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING
 
 from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.selection import Selection
+from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import gpus
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import replace
@@ -18,6 +20,9 @@ from gputui.tui.app_state import AppState
 from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.main_view import MainView
 
+if TYPE_CHECKING:
+    from gputui.jobs.experiments.request import Comparisons
+
 
 class JobsController:
     """Reports and starts jobs for the main screen `view`; `reruns` starts them again.
@@ -29,10 +34,12 @@ class JobsController:
         self,
         view: MainView,
         reruns: LaunchController,
+        comparisons: Comparisons,
         environ: Mapping[str, str],
         write: Callable[[str], None] | None,
     ) -> None:
         self._view, self._reruns, self._environ, self._write = view, reruns, environ, write
+        self._comparisons = comparisons
         self.looked_at: Hashable | None = None
         """The job that the page last showed; None for the first job of the list at that time."""
 
@@ -132,9 +139,19 @@ class JobsController:
             return f"a {own.experiment.kind}: gputui jobs rerun {job.id} starts it again"
         return again(job).lacks(self._environ)
 
+    def problem_of(self, line: str) -> str | None:
+        """The error in the words of a comparison, None where they are valid."""
+        from gputui.jobs.experiments.axes import variants
+        from gputui.requesting.launch_request import LaunchRequest
+
+        try:
+            variants(self._comparisons.typed(line, LaunchRequest(LaunchOptions())).axes)
+        except GputuiError as error:
+            return str(error)
+        return None
+
     def explain_comparison(self, job: Job, line: str) -> str:
         """The effect of Enter with valid words of a comparison."""
-        from gputui.cli.experiment_call import typed
         from gputui.jobs.again import again
         from gputui.jobs.experiments.axes import variants
 
@@ -143,25 +160,20 @@ class JobsController:
         devices = (
             "without devices" if not count else f"on the best {count} free" if count > 1 else "on one GPU"
         )
-        number = len(variants(typed(line, request).axes))
+        number = len(variants(self._comparisons.typed(line, request).axes))
         return f"⏎ starts {number} variant{'s' if number > 1 else ''}, one after another, {devices}"
 
     def compare(self, job: Job, line: str) -> str:
         """Start a comparison of variants of a job's command as a job; return a message about it."""
-        from gputui.allocating.errors import RequestError
-        from gputui.cli.common import WrongCallError
-        from gputui.cli.experiment import new_experiment
-        from gputui.cli.experiment_call import prepared, typed
         from gputui.jobs.again import again
         from gputui.jobs.experiments.store import begin
         from gputui.jobs.queued import experiment_job
-        from gputui.launching.start import StartError
 
         try:
-            request = typed(line, again(job).request)
-            made = new_experiment(request, prepared(request, lambda text: None))
-            started = experiment_job(begin(made, self._environ).id, request, self._environ)
-        except (WrongCallError, RequestError, JobError, StartError) as error:
+            request = self._comparisons.typed(line, again(job).request)
+            recorded = begin(self._comparisons.made(request), self._environ)
+            started = experiment_job(recorded.id, request, self._environ)
+        except GputuiError as error:
             return f"nothing is started: {error}"
         return f"job {started.id} compares: V shows how far it is"
 
@@ -170,18 +182,3 @@ class JobsController:
         from gputui.jobs.again import again
 
         self._reruns.rerun(app_state, again(job).request)
-
-
-def problem_of(line: str) -> str | None:
-    """The error in the words of a comparison, None where they are valid."""
-    from gputui.allocating.errors import RequestError
-    from gputui.cli.common import WrongCallError
-    from gputui.cli.experiment_call import typed
-    from gputui.jobs.experiments.axes import variants
-    from gputui.requesting.launch_request import LaunchRequest
-
-    try:
-        variants(typed(line, LaunchRequest(LaunchOptions())).axes)
-    except (WrongCallError, RequestError) as error:
-        return str(error)
-    return None

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -53,6 +53,9 @@ from gputui.tui.widgets.lines import Lines
 from gputui.tui.widgets.panel_column import PanelColumn
 from gputui.tui.widgets.selection_strip import SelectionStrip
 
+if TYPE_CHECKING:
+    from gputui.jobs.experiments.request import Comparisons
+
 Result = TypeVar("Result")
 
 _PAST_AFTER = 0.5
@@ -88,6 +91,7 @@ class MainScreen(Screen[None]):
         self,
         app_state: AppState,
         sampler: Sampler,
+        comparisons: Comparisons,
         end_without_terminal: Callable[[], NoReturn],
         clock: Callable[[], float] = time.time,
         write: Callable[[str], None] | None = None,
@@ -107,7 +111,7 @@ class MainScreen(Screen[None]):
             sampler, environ, not app_state.label, lambda store: self.post_message(PastFound(store))
         )
         self.reruns = LaunchController(self, sampler, environ, clock, write, end_without_terminal)
-        self.jobs = JobsController(self, self.reruns, environ, write)
+        self.jobs = JobsController(self, self.reruns, comparisons, environ, write)
         self.pages = PageController(self, self.launch, self.jobs, environ)
         self.handlers = self._handlers_by_action()
         self._below = 0
