@@ -33,7 +33,7 @@ from gputui.launching.launch_options import OptionError, number_of, table, with_
 from gputui.launching.quoting import quote
 from gputui.launching.secrets import MARK, secret_word
 from gputui.launching.shell_words import assignments
-from gputui.requesting.launch_request import LaunchRequest, from_here
+from gputui.requesting.launch_request import NEAR, LaunchRequest, from_here
 
 if TYPE_CHECKING:
     from gputui.inventory.typed_json import Positive, Words
@@ -43,8 +43,6 @@ Kind = Literal["comparison", "sweep"]
 SUBCOMMANDS: Mapping[Kind, str] = {"comparison": "compare", "sweep": "each"}
 """The subcommand that makes experiments of each kind."""
 
-NEAR = "near"
-"""The value of the axis "threads" that means the CPUs near the devices."""
 _THREADS = "threads"
 _NOT_VARIED = ("nodes", "rendezvous")
 """Options of a launch on several machines, which waits for the other machines: these would have to vary them,
