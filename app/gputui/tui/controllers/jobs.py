@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING
 
 from gputui.choosing.grouping import ALL_REDUCE
-from gputui.choosing.selection import Selection
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import gpus
 from gputui.inventory.job import Job, JobError
@@ -89,15 +88,8 @@ class JobsController:
             return None, why
         kept = again(job)
         options, asked = kept.request.options, kept.request.devices
-        none_selected = replace(
-            self._view.app_state,
-            options=options,
-            selection=Selection(),
-            verdicts_when_selected={},
-            suggestion=None,
-            order=None,
-            command_choice=None,
-        ).with_rules(asked.rules(self._view.app_state.rules))
+        now = self._view.app_state
+        none_selected = replace(now.clear(), options=options).with_rules(asked.rules(now.rules))
         if asked.count is None:
             return self._startable(none_selected.cpu_only(), "CPU only")
         selected, reason = none_selected.select_best(
@@ -109,9 +101,7 @@ class JobsController:
         if kept.request.near:
             threads = threads_near(snapshot, selected.selected)
             near = () if threads is None else ((THREADS, str(threads)),)
-            selected = replace(
-                selected, options=replace(options, additions=(*options.additions, *near)), command_choice=None
-            )
+            selected = replace(selected, options=replace(options, additions=(*options.additions, *near)))
         return self._startable(selected, gpus([*map(snapshot.label, selected.selected)]))
 
     def _startable(self, app_state: AppState, where: str) -> tuple[AppState | None, str]:
