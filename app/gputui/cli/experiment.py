@@ -239,8 +239,8 @@ def _detached(found: Experiment, request: ExperimentRequest, args: argparse.Name
 def _allocation(
     call: Prepared, request: ExperimentRequest, found: Experiment | None, holds: bool
 ) -> Allocation | None:
-    """Allocate the devices for all variants, or return None where each gets its own. They are those on which
-    variants were compared before, as other devices may differ in speed."""
+    """Allocate the devices for all variants, or return None where each gets its own. A resumed comparison
+    gets the devices that it had before, because others may differ in speed."""
     held = call.held
     if held is None:
         return None
@@ -331,8 +331,10 @@ def _run(
     found = runner.experiment
     kind, command = request.kind, f"gputui {SUBCOMMANDS[request.kind]}"
     if number:
-        going = "what runs goes on" if found.count("running") else "what ran is stopped"
-        say(f"{signal.Signals(number).name}: {going}; `{command} --resume {found.id}` goes on")
+        going = (
+            "the runs in progress continue" if found.count("running") else "the runs in progress are stopped"
+        )
+        say(f"{signal.Signals(number).name}: {going}; `{command} --resume {found.id}` continues")
     _print(found, args)
     if not args.quiet:
         say(f"{kind} {found.id} is kept: `{command} --show {found.id}`; its logs: `gputui jobs`")
