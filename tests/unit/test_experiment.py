@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from gputui.inventory.job import Job
 from gputui.jobs.experiments.record import Experiment, Row, Run, as_csv, document, summaries
 from gputui.jobs.experiments.request import ExperimentRequest, Kind
+from gputui.jobs.experiments.runner import as_it_stands
 from gputui.jobs.experiments.table import bars, figures, lines, table
+from gputui.jobs.store import Stored
 from gputui.launching.launch_options import LaunchOptions
 from gputui.requesting.launch_request import LaunchRequest
 from unit.builders import GIB, NOW
@@ -129,6 +132,17 @@ def test_a_comparison_that_goes_on_says_what_runs_and_what_waits() -> None:
     assert [line.split()[-1] for line in table(going)[1:]] == ["ok", "running", "waits"]
     over = replace(going, state="stopped")
     assert "not finished" in table(over)[2] and "not run" in table(over)[3]
+
+
+@pytest.mark.parametrize(("begun", "adopted"), [(NOW - 1, []), (NOW, ["k5b4"])])
+def test_a_job_that_is_older_than_a_sweep_is_none_of_its_runs(begun: float, adopted: list[str]) -> None:
+    """Ids are short, so an earlier job may have the name that a run of this sweep would have."""
+    sweep = Experiment(
+        Path("/state/sweeps/k3f9"), "stopped", NOW, asked("sweep"), (), (Row(words=("t.py",)),)
+    )
+    job = Job(id="k5b4", name="k3f9.1", state="running", created=begun)
+    (row,) = as_it_stands(sweep, Stored((job,))).rows
+    assert [run.job for run in row.runs] == adopted
 
 
 def test_hostile_values_do_nothing_to_the_screen() -> None:
