@@ -72,7 +72,7 @@ def test_a_launch_is_left_while_it_is_proved(box: Confined, screen: Terminal) ->
     screen.send("62")
     screen.until(lambda terminal: "cuda:1 = GPU 2" not in terminal.text)
     answer(box)
-    screen.until("nothing is started")
+    screen.until("nothing was started")
     assert not json.loads(box.call("jobs", "--json").stdout)["jobs"]
     assert not json.loads(box.call("claims", "--json").stdout)["claims"]
 

@@ -73,19 +73,19 @@ async def test_a_form_is_copied(key: str, tmp_path: Path) -> None:
 async def test_a_form_is_written_to_a_file_and_never_over_another(tmp_path: Path) -> None:
     file = tmp_path / "run here.fish"
     async with session(size=(200, 24)) as s:
-        await s.press("5", "@export", "j", "w")
+        await s.press("5", "@export", "j", "s")
         assert isinstance(s.app.screen, LineScreen)
         s.app.screen.query_one(Input).value = f" {file} "
         await s.press("enter")
         assert f"wrote {file}" in told(s)
         before = file.read_text()
         assert before == FORMS["fish"].write(s.main.app_state.launch, DEFAULT) + "\n"
-        await s.press("g", "k", "w")
+        await s.press("g", "k", "s")
         s.app.screen.query_one(Input).value = str(file)
         await s.press("enter")
         assert f"{file} already exists" in told(s)
         assert file.read_text() == before
-        await s.press("w", "escape")
+        await s.press("s", "escape")
         assert isinstance(s.app.screen, ExportScreen)
 
 

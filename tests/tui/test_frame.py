@@ -139,7 +139,7 @@ async def test_the_help_is_filtered_while_one_types_and_escape_ends_the_filter_f
     ("page", "own"),
     [
         ("t", ("tab", "Show what hangs where")),
-        ("D", ("w", "Break long lines")),
+        ("D", ("tab", "Break long lines")),
         ("@device", ("[ shift+tab", "Previous device")),
         ("@plan", ("C", "Activation checkpointing")),
     ],

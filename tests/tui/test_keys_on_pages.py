@@ -39,7 +39,7 @@ def pages(s: Session) -> list[Screen[object]]:
     ("keys", "page"),
     [
         ("D @queue", QueueScreen),
-        ("@timelines p", TimelinesScreen),  # p is the previous device there
+        ("@timelines p", ProcessesScreen),
         ("t p", ProcessesScreen),
         ("right D", JobsScreen),
         ("@launch_page @timelines", TimelinesScreen),

@@ -208,7 +208,7 @@ def _model(name: str) -> Any:
     [
         ("plus", "batch", 2),
         ("C", "checkpointing", True),
-        ("p", "precision", "autocast"),
+        ("f", "precision", "autocast"),
         ("o", "optimizer", "adamw-foreach"),
         ("r", "lora", 8),
     ],
@@ -235,7 +235,7 @@ async def test_numbers_are_typed_and_wrong_ones_are_not_taken() -> None:
     async with session("dgx-h100", TRAIN) as s:
         await opened(s)
         await typed(s, "s", "4096")
-        await typed(s, "b", "3")
+        await typed(s, "m", "3")
         await typed(s, "a", "2")
         workload = request(s).workload
         assert (workload.sequence, workload.batch, workload.accumulation) == (4096, 3, 2)

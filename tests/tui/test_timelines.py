@@ -360,7 +360,7 @@ async def test_the_page_zooms_reads_a_moment_and_goes_to_a_device() -> None:
         assert "last 1m" in _page(s)[0]
         await s.press("minus", "minus")
         assert "last 15m" in _page(s)[0]
-        await s.press("n", "n", "enter", "plus", "left", "left")
+        await s.press("j", "j", "enter", "plus", "left", "left")
         assert "timelines: GPU 2" in _page(s)[0]
         assert any(text.endswith("GPU 2: 97 %, 66.0G, 610 W") for text in _page(s))
         await s.press("tab")
@@ -369,7 +369,7 @@ async def test_the_page_zooms_reads_a_moment_and_goes_to_a_device() -> None:
 
 async def test_escape_closes_the_moment_then_the_one_device_then_the_page() -> None:
     async with session(source=_WithPast(box(*EIGHT)), size=(100, 30)) as s:
-        await s.press("@timelines", "n", "left", "left", "enter")
+        await s.press("@timelines", "j", "left", "left", "enter")
         assert "timelines: GPU 1" in _page(s)[0] and " at " in _page(s)[0]
         await s.press("escape")
         assert "timelines: GPU 1" in _page(s)[0] and " at " not in _page(s)[0]
@@ -385,7 +385,7 @@ async def test_the_page_shows_as_many_devices_as_fit_after_the_terminal_has_grow
     async with session(source=_WithPast(box(*EIGHT)), size=(130, 40)) as s:
         await s.press("@timelines")
         await s.resize(60, 15)
-        await s.press(*["n"] * 7)
+        await s.press(*["j"] * 7)
         assert "of 8 devices" in _page(s)[0] and any(row.lstrip("▸ ").startswith("7 ") for row in _page(s))
         await s.resize(130, 40)
         assert "all devices" in _page(s)[0]
@@ -449,7 +449,7 @@ async def test_the_page_shows_what_its_title_says_with_the_figures_of_now() -> N
         of_first = [row for row in rows if row.split()[-1:] in (["97%"], ["66.0G"], ["610W"])][:3]
         assert [row.split()[-1] for row in of_first] == ["97%", "66.0G", "610W"]
         assert "util" in of_first[0] and "mem" in of_first[1] and "power" in of_first[2]
-        await s.press(*["n"] * 7)
+        await s.press(*["j"] * 7)
         assert any(row.lstrip("▸ ").startswith("7 ") for row in _page(s))
 
 
@@ -503,7 +503,7 @@ async def test_a_page_without_a_chart_says_why() -> None:
         s.main.set_app_state(replace(s.main.app_state, cursor=parent.key))
         await s.press("enter")
         assert any("no utilization (MIG)" in text for text in _page(s))
-        await s.press("n")
+        await s.press("j")
         assert s.main.app_state.cursor == gpu(1).key and "GPU 1" in _page(s)[0]
 
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from dataclasses import replace
+
+import pytest
+from textual.binding import Binding
 
 from gputui.allocating.settings import ScreenSettings
 from gputui.inventory.job import Job
 from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
+from gputui.tui import screens
 from gputui.tui.actions import BY_ID, by_key
 from gputui.tui.app_state import AppState
+from gputui.tui.screens.page import Page
 from gputui.tui.views.keys import keys, next_actions
 
 COMMAND = LaunchOptions(("python", "train.py"))
@@ -41,6 +48,41 @@ MORE = "shift+down shift+up f1 ctrl+z"
 
 def test_the_main_screen_has_a_dozen_keys() -> None:
     assert by_key({}).keys() == {*f"{DOZEN} {CURSOR} {MORE}".split()}
+
+
+MEANINGS = {
+    "b": ("best",),
+    "colon": ("palette",),
+    "e": ("edit", "type", "model"),  # typing what the page is about
+    "q": ("dismiss", "leave"),
+    "D": ("jobs",),
+    "J": ("later", "move(1)"),
+    "K": ("earlier", "move(-1)"),
+    "p": ("dismiss", "processes"),
+    "t": ("topology",),
+    "w": ("wait",),
+    "y": ("copy",),
+}
+"""What a letter of the main screen may do on a page: the same as there."""
+
+
+def pages() -> list[type[Page]]:
+    for module in pkgutil.iter_modules(screens.__path__):
+        importlib.import_module(f"{screens.__name__}.{module.name}")
+    found, new = set[type[Page]](), [Page]
+    while new:
+        new = [each for parent in new for each in parent.__subclasses__()]
+        found.update(new)
+    return sorted(found, key=lambda each: each.__name__)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.__name__)
+def test_a_letter_means_the_same_on_every_page(page: type[Page]) -> None:
+    for binding in page.BINDINGS:
+        assert isinstance(binding, Binding)
+        for key in binding.key.split(","):
+            allowed = MEANINGS.get(key)
+            assert allowed is None or any(word in binding.action for word in allowed), (key, binding.action)
 
 
 def test_without_a_selection_the_first_keys_select() -> None:

@@ -107,7 +107,7 @@ def test_a_launch_is_forgotten_by_its_name_or_its_number(
         (("name",), "name needs a launch"),
         (("forget",), "forget needs a launch"),
         (("forget", "a", "b"), "forget needs one launch"),
-        (("list", "x"), "list takes no 'x'"),
+        (("list", "x"), "list does not take 'x'"),
         (("name", "nobody", "x"), "no launch is saved as 'nobody'"),
         (("forget", "7"), "no launch is saved as '7'"),
         (("name", "1", "2"), "not a valid launch name: '2'"),

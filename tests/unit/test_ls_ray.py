@@ -232,6 +232,8 @@ _OK = b"HTTP/1.0 200 OK\r\n\r\n"
         _OK + b"\xff",
         b"HTTP/1.0 401 Unauthorized\r\n\r\n",
         b"HTTP/1.0 302 Found\r\nLocation: http://192.0.2.1/\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n{}",
+        b"HTTP/1.0 200 OK\r\nContent-Length: -9\r\n\r\n{}",
     ],
 )
 def test_another_answer_is_no_source(call: Call, data: bytes) -> None:

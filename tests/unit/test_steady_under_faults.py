@@ -91,7 +91,9 @@ def functions(nvml_here: SimulatedNvml) -> list[str]:
     return sorted(matrix.functions)
 
 
-@pytest.mark.parametrize(("code", "which"), [(999, ("nvml", "*")), (3, DECIDING)])
+@pytest.mark.parametrize(
+    ("code", "which"), [pytest.param(999, ("nvml", "*"), marks=pytest.mark.thorough), (3, DECIDING)]
+)
 def test_a_call_that_fails_changes_the_state_once_and_takes_no_living_process_away(
     functions: list[str], nvml_here: SimulatedNvml, screen: Screen, code: int, which: tuple[str, ...]
 ) -> None:

@@ -20,7 +20,7 @@ from simnvml import SimulatedNvml
 
 OPENED = 1_750_000_000.0
 NVIDIA = [name for name, box in BOXES.items() if box.vendor == "nvidia" and name != "mixed-vendors"]
-MOMENTS = (0.0, 1.5, 12.0, 47.0)
+MOMENTS = (1.5, 47.0)
 
 
 class Directory(ProcessTable):

@@ -331,10 +331,8 @@ def _run(
     found = runner.experiment
     kind, command = request.kind, f"gputui {SUBCOMMANDS[request.kind]}"
     if number:
-        going = (
-            "the runs in progress continue" if found.count("running") else "the runs in progress are stopped"
-        )
-        say(f"{signal.Signals(number).name}: {going}; `{command} --resume {found.id}` continues")
+        going = "what is running continues" if found.count("running") else "what was running is stopped"
+        say(f"{signal.Signals(number).name}: {going}; `{command} --resume {found.id}` continues it")
     _print(found, args)
     if not args.quiet:
         say(f"{kind} {found.id} is kept: `{command} --show {found.id}`; its logs: `gputui jobs`")

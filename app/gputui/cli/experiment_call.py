@@ -97,7 +97,9 @@ def parser(kind: Kind) -> Parser:
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--csv", action="store_true", help="print a line per run as CSV")
     what = made.add_mutually_exclusive_group()
-    what.add_argument("--resume", metavar="ID", help=f"go on with a {kind}: run all that has not ended well")
+    what.add_argument(
+        "--resume", metavar="ID", help=f"continue a {kind}: run everything that has not succeeded"
+    )
     what.add_argument("--list", action="store_true", help=f"list the {kind}s that are kept")
     what.add_argument("--show", metavar="ID", help=f"show a {kind} again")
     what.add_argument("--forget", metavar="ID", help=f"remove a {kind}; its jobs stay")
@@ -187,13 +189,13 @@ def _add_how(made: Parser, kind: Kind) -> None:
         dest="stop_on_failure",
         action="store_false",
         default=False,
-        help="after a failed run, make the others (default)",
+        help="after a failed run, start the others (default)",
     )
     failed.add_argument(
         "--stop-on-failure", action="store_true", help="start no further run after one has failed"
     )
     made.add_argument("--dry-run", action="store_true", help="print every launch line, start nothing")
-    made.add_argument("--detach", action="store_true", help="go on as a background job and print its id")
+    made.add_argument("--detach", action="store_true", help="run as a background job and print its id")
     (add_wait_option if kind == "comparison" else add_window_option)(made)
     add_force(made)
     made.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")

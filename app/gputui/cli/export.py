@@ -32,7 +32,7 @@ def parser() -> Parser:
     made.usage = "gputui export --as FORM [-n N | --gpus LIST] [OPTION…] [-- COMMAND…]"
     form = made.add_mutually_exclusive_group(required=True)
     form.add_argument("--as", dest="form", choices=tuple(FORMS), help="the format")
-    form.add_argument("--json", dest="form", action="store_const", const="json", help="as --as json")
+    form.add_argument("--json", dest="form", action="store_const", const="json", help="the same as --as json")
     where = made.add_mutually_exclusive_group()
     where.add_argument("--copy", action="store_true", help="copy to the clipboard instead of printing")
     where.add_argument(

@@ -46,7 +46,7 @@ def status_of(job: Job) -> int:
     if (explained := confinement_trouble(job)) is not None:
         say(explained)
     if job.exit_status is None:
-        say(f"job {job.id} has ended, and with which status is not known")
+        say(f"job {job.id} has ended; its status is not known")
         return NOT_KNOWN
     return job.exit_status
 

@@ -82,8 +82,7 @@ def parser() -> Parser:
         "attach",
         help="follow a job as if it ran in this terminal",
         description="Print a job's output until it ends, and exit with its status. Ctrl-C goes to the job.\n"
-        "When the terminal or the connection ends, a job that runs goes on, and one that waits in line is\n"
-        "stopped.",
+        "If the terminal or the connection ends, a running job continues, and a waiting one is stopped.",
     )
     attach.add_argument("id", metavar="ID")
     wait = actions.add_parser(
@@ -417,4 +416,4 @@ def _signal(text: str) -> int:
     for known in signal.Signals:
         if name in (known.name.removeprefix("SIG"), str(known.value)):
             return known
-    raise argparse.ArgumentTypeError(f"unknown signal {text!r}; INT, TERM, USR1 and others are")
+    raise argparse.ArgumentTypeError(f"unknown signal {text!r}: INT, TERM and USR1 are known, for example")

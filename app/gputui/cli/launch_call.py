@@ -73,8 +73,8 @@ def add_force(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="use devices that somebody else has claimed or uses, if named or if too few are free, start also"
-        " where no claim can be made, and use other devices than the command itself names if it can be"
+        help="use devices that somebody else has claimed or uses (if named, or if too few are free); start"
+        " also where no claim can be made; use other devices than the command itself names, if it can be"
         " rewritten",
     )
 

@@ -44,7 +44,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
     if args.what == "list":
         if args.which is not None:
-            raise WrongCallError(f"list takes no {args.which!r}")
+            raise WrongCallError(f"list does not take {args.which!r}")
         return _list(args.json)
     if args.which is None:
         raise WrongCallError(f"{args.what} needs a launch: its name or its number")

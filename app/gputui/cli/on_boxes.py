@@ -200,7 +200,7 @@ def _on_the_best(call: _Call) -> int:
     try:
         return _shown(box, ("jobs", "attach", job.partition(":")[2]), how, answer.own, True)
     except NoSourceError as error:
-        say(f"{error}; the job goes on: `gputui jobs attach {job}` comes back to it")
+        say(f"{error}; the job goes on: `gputui jobs attach {job}` returns to it")
         return LOST
 
 
@@ -346,7 +346,7 @@ def _say_how_to_come_back(jobs: Sequence[str]) -> None:
     if jobs:
         say(
             f"{' and '.join(jobs)}: {'it keeps' if one else 'they keep'} running without this terminal;"
-            f" `gputui jobs attach {jobs[0] if one else 'BOX:ID'}` comes back to {'it' if one else 'one'}"
+            f" `gputui jobs attach {jobs[0] if one else 'BOX:ID'}` returns to {'it' if one else 'one'}"
         )
 
 
@@ -393,7 +393,7 @@ def _ctrl_c(*sessions: Session) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         boxes = ",".join(session.alias for session in sessions)
-        say(f"left {boxes}: a job there that has not heard Ctrl-C goes on (`gputui jobs --hosts {boxes}`)")
+        say(f"left {boxes}: a job that Ctrl-C did not reach keeps running (`gputui jobs --hosts {boxes}`)")
         raise
     finally:
         if signal.getsignal(signal.SIGINT) is interrupt:

@@ -48,7 +48,7 @@ def parser() -> Parser:
         dest="format",
         action="store_const",
         const="json",
-        help="as --format json; on a failure the reason is on stdout too, as JSON",
+        help="the same as --format json; on a failure the reason is on stdout too, as JSON",
     )
     add_hosts_option(made)
     add_source_options(made)

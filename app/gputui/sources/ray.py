@@ -157,7 +157,8 @@ def _asked(host: str, port: int, path: str, end: float) -> bytes:
             f"{where} cannot be asked: {error.strerror or error}; `ray start --head` with the package"
             " ray[default] has one, and --ray HOST:PORT names another"
         ) from None
-    except (http.client.HTTPException, ValueError):
+    except (http.client.HTTPException, ValueError, OverflowError):
+        # (A length of twenty digits is too large for a file.)
         raise NoSourceError(f"{netloc(host, port)} is not a Ray dashboard") from None
     if answer.status != 200:
         raise NoSourceError(f"{where} refuses: HTTP status {answer.status}")

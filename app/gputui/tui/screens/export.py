@@ -26,7 +26,7 @@ class ExportScreen(ListPage):
         shown("escape,q", "dismiss", "back", "esc"),
         *cursor_bindings("form"),
         shown("enter,y", "copy", "copy", "⏎ y", "Copy this form"),
-        shown("w", "write", "write to a file"),
+        shown("s", "write", "save to a file"),
         shown("pageup", "scroll_text(-1)", "text", "pgup/pgdn", "Earlier in the text"),
         hidden("pagedown", "scroll_text(1)", "Later in the text"),
     ]

@@ -133,7 +133,7 @@ class JobsScreen(JobsPage):
         shown("pageup", "scroll_log(1)", "log", "pgup/pgdn", "Earlier in the log"),
         hidden("pagedown", "scroll_log(-1)", "Later in the log"),
         hidden("f", "follow_log", "To the end of the log"),
-        hidden("w", "wrap_log", "Break long lines of the log, or cut them"),
+        hidden("tab", "wrap_log", "Break long lines of the log, or cut them"),
         shown("c", "clone", "clone"),
         shown("R", "rerun", "rerun"),
         shown("S", "stop", "stop"),

@@ -74,11 +74,11 @@ class PlanScreen(ListPage):
         hidden("right", "step(1)", "One device more"),
         hidden("left", "step(-1)", "One device less"),
         shown("C", "change('checkpointing')", "checkpointing", about="Activation checkpointing"),
-        shown("p", "change('precision')", "precision", about="Next precision"),
+        shown("f", "change('precision')", "precision", about="Next precision"),
         shown("s", "type('sequence')", "sequence", about="Type the length of a sequence"),
         shown("r", "change('rank')", "LoRA", about="Next rank of LoRA, or none"),
         shown("o", "change('optimizer')", "optimizer", about="Next optimizer"),
-        shown("b", "type('batch')", "type a batch", about="Type the batch"),
+        shown("m", "type('batch')", "type a batch", about="Type the batch"),
         shown("a", "type('accumulation')", "accumulation", about="Type the steps of accumulation"),
         shown("x", "change('as_said')", "as the command says", about="Back to what the command says"),
     ]

@@ -45,8 +45,8 @@ class TimelinesScreen(Page):
         hidden("shift+left", "moment(-10)", "Ten columns earlier"),
         hidden("shift+right", "moment(10)", "Ten columns later"),
         shown("end", "now", "now", about="Back to now"),
-        shown("n,down,j", "device(1)", "device", "n/p", "Next device"),
-        hidden("p,up,k", "device(-1)", "Previous device"),
+        shown("down,j", "device(1)", "device", "↑↓", "Next device"),
+        hidden("up,k", "device(-1)", "Previous device"),
         shown("enter,a", "one", "one or all", "⏎", "One device, or all of them"),
         shown("tab", "metric", "metric", about="Utilization, memory, power, or all three"),
     ]

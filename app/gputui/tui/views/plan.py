@@ -84,7 +84,7 @@ def settings(request: PlanRequest, found: PlannedDevices | str, width: int) -> l
         ("←→", devices, request.count is not None),
         ("+-", f"batch {workload.batch}", "batch" in said),
         ("s", f"sequence {workload.sequence}", "sequence" in said),
-        ("p", workload.precision, "precision" in said),
+        ("f", workload.precision, "precision" in said),
         ("o", workload.optimizer, "optimizer" in said),
         ("C", checkpointing, "checkpointing" in said),
         ("r", lora, "lora" in said),
