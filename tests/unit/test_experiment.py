@@ -97,6 +97,19 @@ def test_more_of_a_metric_is_better_unless_less_is() -> None:
     assert differences(compared(*runs, metric="(x)", less=True)) == [25.0, 0, None]
 
 
+def test_tasks_that_run_at_the_same_time_are_not_compared_unless_by_a_metric() -> None:
+    tasks = replace(compared((run(runtime=9.0),), (run(runtime=8.0),)), request=asked("sweep"))
+    assert "LOG TIME" in table(tasks)[0] and "VS BEST" not in table(tasks)[0]
+    measured = replace(compared((run(metric=9.0),)), request=replace(asked("sweep"), metric="(x)"))
+    assert "VS BEST" in table(measured)[0]
+
+
+@pytest.mark.parametrize(("state", "made"), [("done", 2), ("stopped", 1)])
+def test_a_run_that_was_stopped_with_its_experiment_is_still_to_be_made(state: str, made: int) -> None:
+    found = compared((run(),), (run(state="stopped", status=None),), state=state)
+    assert (found.made, found.wanted) == (made, 2)
+
+
 def test_a_best_of_zero_divides_nothing() -> None:
     found = compared((run(metric=0.0),), (run(metric=2.0),), metric="(x)", less=True)
     assert differences(found) == [None, None]
