@@ -47,8 +47,8 @@ NEAR = "near"
 """The value of the axis "threads" that means the CPUs near the devices."""
 _THREADS = "threads"
 _NOT_VARIED = ("nodes", "rendezvous")
-"""Options of a launch on several machines, which waits for the other machines: these would have to vary them,
-too."""
+"""Options of a launch on several machines. It waits for the other machines, which would have to vary these
+options too."""
 
 
 def axis_options() -> dict[str, str]:
