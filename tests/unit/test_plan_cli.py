@@ -15,18 +15,22 @@ from typing import Any
 import pytest
 import yaml
 
+from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.queue import waiters
 from gputui.checking.kept_bandwidth import keep, kept
 from gputui.choosing.pick import Constraints
 from gputui.choosing.verdict import Cooling, Verdict, verdicts
 from gputui.cli import request_options
 from gputui.cli.plan_text import plan_lines
+from gputui.cli.planned_devices import settle_auto
 from gputui.inventory.snapshot import Host, HostLoad, Snapshot
+from gputui.launching.launch_options import LaunchOptions
 from gputui.planning.box import box_of
 from gputui.planning.devices import Candidates, PlannedDevices
 from gputui.planning.fewest import fewest
 from gputui.planning.plan import plan
 from gputui.planning.workload import OPTIMIZERS, PRECISIONS, Workload
+from gputui.requesting.launch_request import LaunchRequest, ModelRequest
 from gputui.sources.simulated.boxes import BOXES
 from gputui.system.files import state_folder, write_private
 from messages import lines_of
@@ -647,6 +651,14 @@ def test_a_strategy_that_does_not_fit_is_written_with_a_warning(call: Call) -> N
 
 
 # -n auto
+
+
+@pytest.mark.parametrize("demanded", [None, 75 * GIB])
+def test_the_memory_that_a_call_demands_counts_where_the_training_needs_less(demanded: int | None) -> None:
+    devices = DeviceRequest(auto=True, min_free=demanded, demo="dgx-h100")
+    asked = LaunchRequest(LaunchOptions(), devices, ModelRequest("gpt2"))
+    least = settle_auto(asked).devices.min_free
+    assert least is not None and (least == demanded or (demanded is None and 0 < least < 75 * GIB))
 
 
 def test_as_many_devices_as_it_needs_are_taken(call: Call) -> None:
