@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,18 @@ def test_a_device_file_that_cannot_be_opened_is_named(
     monkeypatch.setattr(type(VENDOR), "nodes", lambda *_: (str(tmp_path / "closed"),))
     found = _checks(call, 5)["device files"]
     assert "closed" in found["detail"] and found["remedy"]
+
+
+@pytest.mark.parametrize(("mode", "group", "joins"), [(0o660, 1, True), (0o660, 0, False), (0o600, 1, False)])
+def test_who_cannot_open_a_device_file_joins_its_group_unless_that_is_roots(
+    monkeypatch: pytest.MonkeyPatch, mode: int, group: int, joins: bool
+) -> None:
+    facts = os.stat_result((mode, 0, 0, 1, 0, group, 0, 0, 0, 0))
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "stat", lambda *_, **__: facts)
+        patched.setattr(Path, "group", lambda *_, **__: "render")
+        remedy = doctor._opens("/dev/dri/renderD128")
+    assert ("usermod -aG render" in remedy) is joins and ("administrator" in remedy) is not joins
 
 
 @with_devices

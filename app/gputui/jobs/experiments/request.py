@@ -45,8 +45,8 @@ SUBCOMMANDS: Mapping[Kind, str] = {"comparison": "compare", "sweep": "each"}
 
 _THREADS = "threads"
 _NOT_VARIED = ("nodes", "rendezvous")
-"""Options of a launch on several machines, which waits for the other machines: these would have to vary them,
-too."""
+"""Options of a launch on several machines. It waits for the other machines, which would have to vary these
+options too."""
 
 
 def axis_options() -> dict[str, str]:

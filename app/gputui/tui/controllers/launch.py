@@ -412,7 +412,7 @@ class LaunchController:
         said = (contradiction,) if contradiction else ()
         if self._view.app_state.label:
             where = self._view.app_state.not_of_this_machine("devices")
-            real = f"{where}: the command would start on this machine. y runs it"
+            real = f"{where}: the command would start on this machine"
             more = (real, *more)
         reasons = [*more, *in_order, *self._unclear(), *said]
         reasons += [pending.queue.text()] if pending.queue else []

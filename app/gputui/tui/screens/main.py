@@ -68,7 +68,7 @@ _SILENT = 1.5
 """Seconds until the screen reports that the driver has not answered at all yet."""
 
 _SAVES_WITHIN = 1.5
-"""Seconds that the exit waits for the settings to be saved: a lock on them is waited for one second."""
+"""Seconds that the exit waits for the settings to be saved; saving waits one second for their lock."""
 
 _END = 1000
 """Rows: more than any box has, so that the cursor goes to the end."""
