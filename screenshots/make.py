@@ -18,19 +18,24 @@ from pathlib import Path
 
 import psutil
 
+from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.settings import ScreenSettings
 from gputui.checking.answer import Driver, Framework, Seen, SeenDevice
 from gputui.checking.report import Report, Variable
+from gputui.cli.screen import Comparing
 from gputui.inventory.job import Job, JobDevice
 from gputui.inventory.matrix_text import Printed, read
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality
 from gputui.jobs.experiments import store
+from gputui.jobs.experiments.axes import Axis
 from gputui.jobs.experiments.record import Experiment, Row, Run
+from gputui.jobs.experiments.request import ExperimentRequest
 from gputui.jobs.process_tree import here, identity
 from gputui.jobs.record import write_finished, write_given
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
+from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.sampler import Sampler
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.printed import box_of
@@ -197,13 +202,13 @@ def _jobs(state: Path, uuids: dict[int, str]) -> None:
 
 def _comparison(environ: dict[str, str]) -> None:
     """The benchmark of Hugging Face's guide, as a comparison that ended an hour ago."""
-    steps, began = 200, time.time() - 3700
+    steps, began, command = 200, time.time() - 3700, ("train.py", "--lr", "3e-4")
     variants = (("python", "0", 110.5948), ("torchrun", "0", 101.9003), ("torchrun", "1", 131.4367))
     rows = tuple(
         Row(
             (launcher, denied),
-            f"NCCL_P2P_DISABLE={denied} {launcher} train.py",
-            ("4", "5"),
+            f"launcher={launcher} NCCL_P2P_DISABLE={denied}",
+            command,
             (
                 Run(
                     round=1,
@@ -217,17 +222,19 @@ def _comparison(environ: dict[str, str]) -> None:
                     utilization=9700 / runtime,
                 ),
             ),
+            ("4", "5"),
+            f"NCCL_P2P_DISABLE={denied} {launcher} train.py",
         )
         for launcher, denied, runtime in variants
     )
+    axes = (Axis("option", "launcher", ("python", "torchrun")), Axis("env", "NCCL_P2P_DISABLE", ("0", "1")))
+    launch = LaunchRequest(LaunchOptions(command=command), DeviceRequest(names="4,5"))
+    names = tuple((axis.name, axis.heading) for axis in axes)
+    request = ExperimentRequest("comparison", launch, axes=axes)
+    made = Experiment(Path(), "done", began, request, names, rows, ("4", "5"), ended=began + 400)
     # (Its id is drawn; a picture has always the same.)
-    drawn = store.folder("comparison", environ) / store.new("comparison", environ)
-    kept = drawn.rename(drawn.with_name("r8c4"))
-    axes = (("launcher", "launcher"), ("env:NCCL_P2P_DISABLE", "NCCL_P2P_DISABLE"))
-    found = Experiment(
-        kept.name, "done", began, ("train.py", "--lr", "3e-4"), ("4", "5"), axes, rows, ended=began + 400
-    )
-    store.keep(found, environ)
+    drawn = store.begin(made, environ).folder
+    drawn.rename(drawn.with_name("r8c4"))
 
 
 def _after(main: MainScreen, snapshot: Snapshot) -> AppState:
@@ -283,7 +290,7 @@ async def take(picture: Picture) -> None:
     # (Of this machine the real Slurm and the real boxes would be asked.)
     label = source.label if picture.name.startswith("nodes") else ""
     app_state = AppState(environ, LaunchOptions(picture.command), label, screen=screen)
-    app = GputuiApp(app_state, sampler, mailbox, clock=clock)
+    app = GputuiApp(app_state, sampler, mailbox, Comparing(), clock=clock)
     async with app.run_test(size=picture.size) as pilot:
         main = app.screen_stack[0]
         assert isinstance(main, MainScreen)

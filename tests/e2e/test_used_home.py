@@ -57,10 +57,10 @@ def imported(stamp):
     from gputui.tui.app import GputuiApp
     begin = GputuiApp.__init__
 
-    def observed(self, app_state, sampler, mailbox, **more):
+    def observed(self, app_state, sampler, mailbox, *rest, **more):
         reading = mailbox.latest
         file.write_text(json.dumps([] if reading is None else [job.id for job in reading.result.jobs]))
-        begin(self, app_state, sampler, mailbox, **more)
+        begin(self, app_state, sampler, mailbox, *rest, **more)
 
     GputuiApp.__init__ = observed
     checked(stamp)

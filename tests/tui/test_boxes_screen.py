@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import threading
 from pathlib import Path
 from time import localtime, strftime
 
@@ -15,6 +16,7 @@ from gputui.requesting.launch_request import received
 from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.sources.hosts.reading import Reading
 from gputui.sources.hosts.ssh import Way
+from gputui.tui.controllers import box_nodes
 from gputui.tui.controllers.box_nodes import BoxNodes
 from gputui.tui.screens.nodes import NodesScreen
 from gputui.tui.screens.page import Page, page_keys
@@ -397,6 +399,33 @@ async def test_the_box_says_how_a_command_there_ended(monkeypatch: pytest.Monkey
         monkeypatch.setattr(s.main.launch, "lend_terminal", lambda *_: ended)
         await s.press("3", "r")
         assert s.main.message == "a: ended with status 127"
+
+
+@pytest.mark.parametrize(("meanwhile", "left"), [((), {}), (("2",), {"1": "3", "2": "2"})])
+async def test_a_started_job_has_its_devices_so_they_are_deselected_unless_the_selection_has_changed(
+    monkeypatch: pytest.MonkeyPatch, meanwhile: tuple[str, ...], left: dict[str, str]
+) -> None:
+    answers = threading.Event()
+
+    def start(*_: object) -> tuple[str, bool]:
+        assert answers.wait(30)
+        return "job k3f9 runs on a", True
+
+    monkeypatch.setattr(box_nodes, "start_detached", start)
+    async with session("idle", size=(200, 40)) as s:
+        opened(s, four("a"))
+        await s.press("3", "d", *meanwhile)
+        answers.set()
+        await s.until(lambda: "k3f9" in s.main.message and marks(s) == left)
+
+
+async def test_what_is_preferred_and_never_taken_here_is_not_so_on_a_box() -> None:
+    async with session("idle", size=(200, 40)) as s:
+        rules = replace(s.main.app_state.rules, never=("0", "2", "3"))
+        s.main.set_app_state(s.main.app_state.with_rules(rules))
+        opened(s, four("a"))
+        await s.press("b", "b", "b")
+        assert {*marks(s).values()} == {"0", "2", "3"}
 
 
 class Connecting(Told):

@@ -83,7 +83,7 @@ NOT_FREE = {
 
 
 @pytest.mark.parametrize(
-    ("state", "key"), [("busy", "enter"), ("held", "r"), ("claimed", "d"), ("unknown", "enter")]
+    ("state", "key"), [("busy", "enter"), ("held", "@return"), ("claimed", "@detach"), ("unknown", "enter")]
 )
 async def test_a_device_that_is_not_free_is_asked_about(
     state: str, key: str, desk: Desk, environ: dict[str, str]

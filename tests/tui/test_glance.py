@@ -108,7 +108,7 @@ def steady(name: str, elapsed: float) -> Snapshot:
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-@pytest.mark.parametrize("name", ["shared", "idle"])
+@pytest.mark.parametrize("name", ["shared", pytest.param("idle", marks=pytest.mark.thorough)])
 async def test_nothing_moves_for_a_minute(name: str, size: tuple[int, int]) -> None:
     async with session(steady(name, 0), size=size, interval=1000) as s:
         source = s.source

@@ -34,6 +34,7 @@ from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import SimulatedSource
 from gputui.tui.app_state import AppState
+from gputui.tui.controllers import launch as launch_controller
 from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.views.jobs import jobs_panel, listed, news, pieces_of
 from gputui.tui.widgets.lines import Lines
@@ -431,6 +432,35 @@ async def test_R_starts_nothing_where_a_device_has_become_busy_meanwhile(desk: D
         assert "was free a moment ago" in told(s)
     assert len(all_jobs(desk.environ)) == 1
     assert claims(os.environ)[0] == ()
+
+
+async def test_R_judges_the_devices_by_the_rules_of_the_job(desk: Desk) -> None:
+    job = of_this_box(desk, "sh", "-c", "exit 0", asked=DeviceRequest(ignore_user=("mira",)))
+    busy = (Process(4242, "compute", "mira", 5 << 30, "python x.py"),)
+    before = box_at("idle")
+    used = replace(before, devices=tuple(replace(each, processes=busy) for each in before.devices))
+    async with session(used, environ=environ(desk)) as s:
+        await s.press("D", "R")
+        assert f"press R again to start {job.id}" in told(s)
+        await s.press("R")
+        await s.until(lambda: "started on GPU" in told(s))
+    assert len(all_jobs(desk.environ)) == 2
+
+
+async def test_R_starts_nothing_where_the_driver_does_not_answer(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch_controller, "_RERUNS_PATIENCE", 0.0)
+    of_this_box(desk, "sh", "-c", "exit 0")
+    async with session(environ=environ(desk)) as s:
+        s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
+        await s.press("D", "R", "R")
+        assert "checking the selected devices" in told(s)
+        await s.until(
+            lambda: s.main.tick() or s.main.message == "nothing is started: the driver does not answer"
+        )
+        assert claims(os.environ)[0] == ()
+    assert len(all_jobs(desk.environ)) == 1
 
 
 # News of jobs

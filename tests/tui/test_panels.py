@@ -102,7 +102,7 @@ async def test_processes_without_a_command_are_told_apart_beside_the_table() -> 
     lives = job(300)
     nameless = (job(pid, user=None, command=None, started=None, note="ended") for pid in (100, 200))
     async with session(box(busy(gpu(0), *nameless, lives)), size=(130, 40)) as s:
-        rows = [line for line in s.texts("#lists") if re.match(r" 0  (\?|mira) ", line)]
+        rows = [line for line in s.texts("#lists") if re.match(r" 0  (–|mira) ", line)]
         numbers = [re.findall(r"\b[123]00\b", row) for row in rows]
         assert numbers[:2] == [["100"], ["200"]]
         assert "python train.py" in rows[2], "a command says more than its number, which comes behind it"
@@ -127,7 +127,7 @@ async def test_the_page_of_timelines_shows_the_devices_that_the_table_lists() ->
         assert "3 of 8 devices" in body.texts[0] and "filter: free" in body.texts[0]
         for key in (*listed, listed[-1]):
             assert s.main.app_state.cursor == key
-            await s.press("n")
+            await s.press("j")
 
 
 # Hiding

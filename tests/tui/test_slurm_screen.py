@@ -114,6 +114,8 @@ async def test_the_order_inside_is_typed_and_belongs_to_its_number_of_devices(tm
         await s.press("ctrl+u", *"1,0", "enter")
         assert "CUDA_VISIBLE_DEVICES=${d[1]},${d[0]}" in launch_line(s)
         assert "in the order 1,0" in "\n".join(footer(s))
+        await s.press("2")
+        assert "in the order 1,0" in "\n".join(footer(s))
         await s.press("3")
         assert "order" in s.main.message and "d[1]" not in launch_line(s)
 

@@ -213,6 +213,27 @@ def test_a_login_that_prints_many_lines_is_given_up_as_one_that_prints_a_long_li
     assert "prints too much" in str(in_time(lambda: ask("box", ["ls"], Way(1))).error)
 
 
+@pytest.mark.parametrize(("most", "trouble"), [(12, None), (11, "its output is too long")])
+def test_an_answer_has_at_most_the_bytes_that_are_asked_for(ssh: Ssh, most: int, trouble: str | None) -> None:
+    ssh(f"echo '{MARK} there'; echo '{MARK} run'; echo 12345678901; exit 0")
+    answer = in_time(lambda: ask("box", ("ls",), Way(30), most=most))
+    assert (answer.trouble and answer.trouble.text) == trouble
+
+
+def test_the_end_of_a_reading_is_found_wherever_it_is_divided(ssh: Ssh, tmp_path: Path) -> None:
+    """An empty line ends a reading of nvidia-smi: one piece may end with the first half of that end."""
+    row = "0, GPU-0, RTX 4090, 00000000:01:00.0, 24564, 8, 24155, 0, 31, 25.11, 450.00, 535.183.01\n"
+    (tmp_path / "smi").write_text(row)
+    mode = f"echo '{MARK} there'; echo '{MARK} nvidia-smi'"
+    ssh(f"{mode}; cat {{folder}}/smi; sleep 0.5; echo; exec sleep 600")
+    channels = Channels(("box",), Way(30), 0.1)
+    channels.start()
+    try:
+        until(lambda: channels.states[0].state == "live")
+    finally:
+        channels.stop()
+
+
 def test_a_channel_to_a_box_that_takes_nothing_ends_when_it_is_told_to(ssh: Ssh, tmp_path: Path) -> None:
     ssh(f"touch {{folder}}/asked; {_WANTS}")
     channels = Channels(("box",), Way(600), 0.1)

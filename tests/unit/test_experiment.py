@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from gputui.inventory.job import Job
 from gputui.jobs.experiments.record import Experiment, Row, Run, as_csv, document, summaries
 from gputui.jobs.experiments.request import ExperimentRequest, Kind
+from gputui.jobs.experiments.runner import as_it_stands
 from gputui.jobs.experiments.table import bars, figures, lines, table
+from gputui.jobs.store import Stored
 from gputui.launching.launch_options import LaunchOptions
 from gputui.requesting.launch_request import LaunchRequest
 from unit.builders import GIB, NOW
@@ -94,6 +97,19 @@ def test_more_of_a_metric_is_better_unless_less_is() -> None:
     assert differences(compared(*runs, metric="(x)", less=True)) == [25.0, 0, None]
 
 
+def test_tasks_that_run_at_the_same_time_are_not_compared_unless_by_a_metric() -> None:
+    tasks = replace(compared((run(runtime=9.0),), (run(runtime=8.0),)), request=asked("sweep"))
+    assert "LOG TIME" in table(tasks)[0] and "VS BEST" not in table(tasks)[0]
+    measured = replace(compared((run(metric=9.0),)), request=replace(asked("sweep"), metric="(x)"))
+    assert "VS BEST" in table(measured)[0]
+
+
+@pytest.mark.parametrize(("state", "made"), [("done", 2), ("stopped", 1)])
+def test_a_run_that_was_stopped_with_its_experiment_is_still_to_be_made(state: str, made: int) -> None:
+    found = compared((run(),), (run(state="stopped", status=None),), state=state)
+    assert (found.made, found.wanted) == (made, 2)
+
+
 def test_a_best_of_zero_divides_nothing() -> None:
     found = compared((run(metric=0.0),), (run(metric=2.0),), metric="(x)", less=True)
     assert differences(found) == [None, None]
@@ -129,6 +145,17 @@ def test_a_comparison_that_goes_on_says_what_runs_and_what_waits() -> None:
     assert [line.split()[-1] for line in table(going)[1:]] == ["ok", "running", "waits"]
     over = replace(going, state="stopped")
     assert "not finished" in table(over)[2] and "not run" in table(over)[3]
+
+
+@pytest.mark.parametrize(("begun", "adopted"), [(NOW - 1, []), (NOW, ["k5b4"])])
+def test_a_job_that_is_older_than_a_sweep_is_none_of_its_runs(begun: float, adopted: list[str]) -> None:
+    """Ids are short, so an earlier job may have the name that a run of this sweep would have."""
+    sweep = Experiment(
+        Path("/state/sweeps/k3f9"), "stopped", NOW, asked("sweep"), (), (Row(words=("t.py",)),)
+    )
+    job = Job(id="k5b4", name="k3f9.1", state="running", created=begun)
+    (row,) = as_it_stands(sweep, Stored((job,))).rows
+    assert [run.job for run in row.runs] == adopted
 
 
 def test_hostile_values_do_nothing_to_the_screen() -> None:

@@ -69,13 +69,15 @@ def test_no_secret_stays_and_each_is_named() -> None:
         "API_KEY=third",
         "--except",
         "HF_TOKEN=hf_first",
+        "--vary",
+        "arg:--api-key=sixth,seventh",
     ]
     words += ["--before", "curl -H 'Authorization: Bearer fourthfourth'", "-n", "1"]
     request = parsed("comparison", words, ["t.py", "--password", "fifth"])[1]
     kept, withheld = without_secrets(request)
     text = sent(kept, REQUEST)
-    assert not any(secret in text for secret in ("hf_", "third", "fourth", "fifth"))
-    assert {"env:HF_TOKEN", "API_KEY", "--password"} <= {*withheld}
+    assert not any(secret in text for secret in ("hf_", "third", "fourth", "fifth", "sixth", "seventh"))
+    assert {"env:HF_TOKEN", "arg:--api-key", "API_KEY", "--password"} <= {*withheld}
     assert without_secrets(kept)[0] == kept
 
 

@@ -18,6 +18,7 @@ from gputui.system import files
 from gputui.system.files import (
     NotPrivateError,
     UnsafeHomeError,
+    append_private,
     create_private,
     make_folder,
     open_lock,
@@ -49,11 +50,13 @@ def test_private_files_and_folders_are_private_whatever_the_umask(tmp_path: Path
         private_folder(tmp_path / "state" / "gputui")
         write_private(tmp_path / "state" / "gputui" / "file", "text")
         os.close(create_private(tmp_path / "state" / "gputui" / "log", os.O_WRONLY))
+        append_private(tmp_path / "state" / "gputui" / "changes", "line")
     finally:
         os.umask(before)
     assert mode(tmp_path / "state") == mode(tmp_path / "state" / "gputui") == 0o700
     assert mode(tmp_path / "state" / "gputui" / "file") == 0o600
     assert mode(tmp_path / "state" / "gputui" / "log") == 0o600
+    assert mode(tmp_path / "state" / "gputui" / "changes") == 0o600
 
 
 def test_a_folder_of_our_own_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:

@@ -172,6 +172,11 @@ def test_the_log_that_is_followed_is_no_document(call: Call) -> None:
     assert failure(call("jobs", "log", id, "-f", "--json"), 2)["code"] == "wrong_call"
 
 
+def test_a_call_that_follows_prints_readings_only(call: Call) -> None:
+    ended = call("ls", "--json", "--follow", "--bogus")
+    assert (ended.status, ended.out) == (2, "") and "--bogus" in ended.err
+
+
 def test_an_experiment_answers_before_it_starts_as_its_schema_says(call: Call) -> None:
     words = ("--gpus", "none", "--dry-run", "--json", "--", "true")
     told = call("compare", "--vary", "env:X=0,1", *words).json

@@ -107,6 +107,11 @@ def test_a_busy_device_can_be_waited_for_and_on_a_full_box_that_is_first() -> No
     assert text(AppState({}, COMMAND).with_snapshot(full)).startswith(" w wait in line  space/0-9 select")
 
 
+def test_a_device_of_ones_own_job_is_not_waited_for() -> None:
+    mine = next(device.index for device in BOX.devices if state().own_job_on(device.key) is not None)
+    assert text(state(mine)).startswith(" ⏎ run")
+
+
 def test_jobs_are_named_first_while_one_runs() -> None:
     for job_state, first in (("running", True), ("waiting", True), ("done", False)):
         jobs = (Job(id="m6u5", name="x", state=job_state),)

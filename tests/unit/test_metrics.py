@@ -306,6 +306,21 @@ def test_connections_that_come_at_once_keep_no_scrape_waiting() -> None:
         _close(opened)
 
 
+def test_connections_that_follow_a_scrape_do_not_close_it_before_its_answer() -> None:
+    """It was the oldest of sixteen before the driver had been read, which takes some milliseconds."""
+
+    def text() -> str:
+        time.sleep(0.01)
+        return "# EOF\n"
+
+    with served(text) as url:
+        (scrape,) = _connected(url, 1)
+        scrape.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        opened = [each for number in range(40) for each in _connected(url, 1, f"127.0.0.{2 + number}")]
+        assert scrape.recv(100).startswith(b"HTTP/1.0 200 ")
+        _close([scrape, *opened])
+
+
 def test_a_connection_ends_after_a_time_also_one_that_goes_on_sending(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -15,18 +15,22 @@ from typing import Any
 import pytest
 import yaml
 
+from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.queue import waiters
 from gputui.checking.kept_bandwidth import keep, kept
 from gputui.choosing.pick import Constraints
-from gputui.choosing.verdict import verdicts
+from gputui.choosing.verdict import Cooling, Verdict, verdicts
 from gputui.cli import request_options
 from gputui.cli.plan_text import plan_lines
+from gputui.cli.planned_devices import settle_auto
 from gputui.inventory.snapshot import Host, HostLoad, Snapshot
+from gputui.launching.launch_options import LaunchOptions
 from gputui.planning.box import box_of
-from gputui.planning.devices import Candidates
+from gputui.planning.devices import Candidates, PlannedDevices
 from gputui.planning.fewest import fewest
 from gputui.planning.plan import plan
 from gputui.planning.workload import OPTIMIZERS, PRECISIONS, Workload
+from gputui.requesting.launch_request import LaunchRequest, ModelRequest
 from gputui.sources.simulated.boxes import BOXES
 from gputui.system.files import state_folder, write_private
 from messages import lines_of
@@ -261,6 +265,27 @@ def test_only_one_of_several_instances_can_be_planned_with() -> None:
     assert candidates.most == 1 and candidates.planned(2) is None
     found = candidates.planned()
     assert found is not None and len(found.devices) == 1
+
+
+def test_a_device_that_cools_down_is_planned_with_as_if_empty() -> None:
+    snapshot = box_of_devices(gpu(0), gpu(1))
+    cooling = {snapshot.devices[1].key: Verdict("cooling", Cooling(snapshot.time - 1, 10.0))}
+    found = Candidates(snapshot, {**verdicts(snapshot), **cooling}, Constraints()).planned(2)
+    assert found is not None and (found.how, found.in_use) == ("as if empty", (snapshot.devices[1],))
+
+
+def test_a_device_whose_use_is_not_known_is_planned_with_and_said_so() -> None:
+    snapshot = box_of_devices(gpu(0), gpu(1, processes=None))
+    found = Candidates(snapshot, verdicts(snapshot), Constraints()).planned(2)
+    assert found is not None and (found.how, found.in_use) == ("perhaps in use", ())
+
+
+def test_a_plan_keeps_its_reading_when_one_of_its_devices_is_gone() -> None:
+    snapshot = box_of_devices(gpu(0), gpu(1))
+    planned = PlannedDevices(snapshot, snapshot.devices)
+    assert planned.within(box_of_devices(gpu(0))) is planned
+    later = box_of_devices(gpu(0), gpu(1), busy(gpu(2)))
+    assert planned.within(later).snapshot is later
 
 
 def test_why_says_why_these(call: Call) -> None:
@@ -626,6 +651,14 @@ def test_a_strategy_that_does_not_fit_is_written_with_a_warning(call: Call) -> N
 
 
 # -n auto
+
+
+@pytest.mark.parametrize("demanded", [None, 75 * GIB])
+def test_the_memory_that_a_call_demands_counts_where_the_training_needs_less(demanded: int | None) -> None:
+    devices = DeviceRequest(auto=True, min_free=demanded, demo="dgx-h100")
+    asked = LaunchRequest(LaunchOptions(), devices, ModelRequest("gpt2"))
+    least = settle_auto(asked).devices.min_free
+    assert least is not None and (least == demanded or (demanded is None and 0 < least < 75 * GIB))
 
 
 def test_as_many_devices_as_it_needs_are_taken(call: Call) -> None:

@@ -53,7 +53,7 @@ class Listener(Protocol):
 
 
 class Allocator:
-    """The processing of one request.
+    """Processes one request.
 
     `holds`: whether the devices are leased. Devices of another machine (a recording, a simulated box) have
     neither claims nor a queue.

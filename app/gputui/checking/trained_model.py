@@ -17,6 +17,7 @@ from gputui.launching.training_words import Training
 from gputui.planning.model import Model, PlanningError, UnknownArchitectureError
 from gputui.planning.reading import find_model, read_model
 from gputui.planning.workload import Workload
+from gputui.requesting.launch_request import ModelRequest
 from gputui.vendors.registry import vendors
 
 USUAL_SEQUENCE = 2048
@@ -50,8 +51,8 @@ def trained_model(
             raise PlanningError(f"{error}; {why}") from None
 
 
-def said_of(training: Training) -> dict[str, Any]:
-    """The fields of a workload that a command states."""
+def said_of(training: Training | ModelRequest) -> dict[str, Any]:
+    """The fields of a workload that a command or a call states."""
     fields = ("batch", "sequence", "precision", "optimizer", "checkpointing", "lora", "accumulation")
     said = {name: getattr(training, name) for name in fields}
     return {name: value for name, value in said.items() if value is not None}

@@ -246,7 +246,8 @@ def blocking_reason(turn: Turn, snapshot: Snapshot) -> str:
     if waiter.devices is not None and could <= _MOST_LABELS:
         # Other devices may be free, and are shown; the request waits for these.
         return f"{gpus([*map(snapshot.label, turn.could)])} {'is' if could == 1 else 'are'} not free"
-    return "no such device is free" if waiter.count == 1 else f"no device is free, needs {missing}"
+    such = "" if waiter.devices is None else "such "
+    return f"no {such}device is free" + (f", needs {missing}" if waiter.count > 1 else "")
 
 
 def _user(each: Occupied) -> str:

@@ -59,8 +59,8 @@ class _WholeHelp(argparse.Action):
 class Parser(argparse.ArgumentParser):
     """argparse's parser, with one-line errors, without abbreviated options, and with a help in two depths.
 
-    `common` are the options that `--help` shows; without it, all. `--help-all` shows all in their groups, but
-    those that gputui passes to itself, which have `help=INTERNAL`. `example` is printed below both.
+    `common` are the options that `--help` shows; without it, all. `--help-all` shows all in their groups,
+    except those that gputui passes to itself, which have `help=INTERNAL`. `example` is printed below both.
     """
 
     def __init__(self, name: str, about: str, *, common: str = "", example: str = "", **more: object) -> None:

@@ -239,8 +239,8 @@ def _detached(found: Experiment, request: ExperimentRequest, args: argparse.Name
 def _allocation(
     call: Prepared, request: ExperimentRequest, found: Experiment | None, holds: bool
 ) -> Allocation | None:
-    """Allocate the devices for all variants, or return None where each gets its own. They are those on which
-    variants were compared before, as other devices may differ in speed."""
+    """Allocate the devices for all variants, or return None where each gets its own. A resumed comparison
+    gets the devices that it had before, because others may differ in speed."""
     held = call.held
     if held is None:
         return None

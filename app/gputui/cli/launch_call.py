@@ -32,11 +32,9 @@ from gputui.launching.environment_hints import THREADS, hints
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import VARIABLE, LaunchOptions, Option, table
 from gputui.launching.shell_words import assignments
-from gputui.requesting.launch_request import LaunchRequest, ModelRequest, from_here
+from gputui.requesting.launch_request import NEAR, LaunchRequest, ModelRequest, from_here
 from gputui.requesting.prepared_launch import PreparedLaunch, how_confined, prepare, read_command
 from gputui.vendors.visibility import Confine
-
-NEAR = "near"
 
 
 def add_launch_options(parser: argparse.ArgumentParser, exclusive: bool = True) -> None:

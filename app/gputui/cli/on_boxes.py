@@ -274,9 +274,14 @@ def _asked_to_start(box: str, call: Sequence[str], how: Way) -> Answer:
     except KeyboardInterrupt:
         say(f"{box}: interrupted; {_tells_whether_it_started(box)}")
         raise
-    if answer.trouble is not None and answer.mode != "run":
-        raise UnreachableError(f"{box}: {answer.trouble.text}")
+    _check_ran(answer)
     return answer
+
+
+def _check_ran(answer: Answer) -> None:
+    """Raise NoSourceError where gputui has not run there."""
+    if answer.trouble is not None and answer.mode != "run":
+        raise UnreachableError(f"{answer.alias}: {answer.trouble.text}")
 
 
 def _tells_whether_it_started(box: str) -> str:
@@ -428,8 +433,7 @@ def _status(session: Session, goes_on: str) -> int:
     NoSourceError where gputui has not run there."""
     session.finish()
     answer = session.answer()
-    if answer.mode != "run" and answer.trouble is not None:
-        raise UnreachableError(f"{answer.alias}: {answer.trouble.text}")
+    _check_ran(answer)
     _pass_on(answer.alias, session.new_messages())
     if answer.status is None:
         say(f"{answer.alias}: the connection is lost{goes_on}")

@@ -20,7 +20,7 @@ from gputui.cli.common import (
     say,
 )
 from gputui.cli.hosts_options import add_hosts_option
-from gputui.cli.launch_call import NEAR, add_launch_options, launch_request, noted, print_launch
+from gputui.cli.launch_call import add_launch_options, launch_request, noted, print_launch
 from gputui.cli.planned_devices import devices_for_plan
 from gputui.cli.planned_training import Subject, subject_of
 from gputui.inventory.formatting import printable
@@ -31,6 +31,7 @@ from gputui.planning.devices import PlannedDevices
 from gputui.planning.document import to_document
 from gputui.planning.model import PlanningError
 from gputui.planning.plan import Plan, Row, plan
+from gputui.requesting.launch_request import NEAR
 
 
 def parser() -> Parser:

@@ -33,7 +33,7 @@ class Subject:
 def subject_of(asked: LaunchRequest, weights_only: bool = False) -> Subject:
     """The model and the workload of a call. Raises WrongCallError for what is none, or not named."""
     options = asked.options
-    from gputui.checking.trained_model import workload_of
+    from gputui.checking.trained_model import said_of, workload_of
     from gputui.launching.training_words import training_of
     from gputui.planning.model import PlanningError
 
@@ -42,19 +42,9 @@ def subject_of(asked: LaunchRequest, weights_only: bool = False) -> Subject:
         say(f"note: {doubt}")
     try:
         model, place = _model(asked, training)
-        given = {
-            "batch": asked.model.batch,
-            "sequence": asked.model.sequence,
-            "precision": asked.model.precision,
-            "optimizer": asked.model.optim,
-            "checkpointing": asked.model.checkpointing,
-            "lora": asked.model.lora,
-            "accumulation": asked.model.accumulation,
-            "weights_only": weights_only,
-        }
-        # (The call's words count before the command's, and these before what is usual.)
-        said = {name: value for name, value in given.items() if value is not None}
-        return Subject(model, workload_of(training, model, said), training, place)
+        # The call's words count before the command's, and these before what is usual.
+        given = {**said_of(asked.model), "weights_only": weights_only}
+        return Subject(model, workload_of(training, model, given), training, place)
     except PlanningError as error:
         raise WrongCallError(printable(str(error))) from None
 

@@ -10,8 +10,7 @@ from gputui.allocating.request import Request
 from gputui.choosing.named_devices import entries_of
 from gputui.cli.become import become
 from gputui.cli.common import DONE, WrongCallError, elsewhere, print_line, say
-from gputui.cli.launch_call import NEAR, noted, prepared_call, print_launch, remember_typed
-from gputui.cli.request_options import AUTO
+from gputui.cli.launch_call import noted, prepared_call, print_launch, remember_typed
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.slurm import named_place, request_at, slurm_launch, submit
 from gputui.launching.launch import Launch
@@ -34,7 +33,7 @@ _OF_THIS_BOX = (
 def run_in_slurm(args: argparse.Namespace, asked: LaunchRequest) -> int:
     """Become srun, or submit by sbatch (`--detach`). Raises WrongCallError, NotEnoughError,
     NoSourceError."""
-    _check(args)
+    _check(args, asked)
     options = asked.options
     count, order = _count_and_order(prepared_call(asked, confine="never").request)
     vendor = vendor_named(args.vendor) if args.vendor else default_vendor()
@@ -73,7 +72,7 @@ def _submit(launch: Launch, quiet: bool) -> int:
     return submitted.status
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check(args: argparse.Namespace, asked: LaunchRequest) -> None:
     if elsewhere(args):
         raise WrongCallError("--slurm does not go with --demo, --from and --root")
     for name in _OF_THIS_BOX:
@@ -81,7 +80,7 @@ def _check(args: argparse.Namespace) -> None:
             raise WrongCallError(
                 f"--{name.replace('_', '-')} does not go with --slurm: Slurm selects the devices"
             )
-    if args.n == AUTO or args.threads == NEAR:
+    if asked.devices.auto or asked.near:
         raise WrongCallError("-n auto and --threads near need the node's own devices: not with --slurm")
     if args.name is not None and not _NAME.fullmatch(args.name):
         raise WrongCallError(f"{args.name!r} cannot be the name of a Slurm job: letters, digits and ._- can")

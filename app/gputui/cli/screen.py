@@ -7,6 +7,7 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from gputui import __version__
 from gputui.allocating.named_source import named_source, opened_in_time
@@ -28,6 +29,11 @@ from gputui.cli.subcommands import SUBCOMMANDS
 from gputui.sources.source import INTERVALS, NoSourceError, Source
 from gputui.system.environment import given_environment
 from gputui.system.terminal_abilities import can_draw, is_terminal
+
+if TYPE_CHECKING:
+    from gputui.jobs.experiments.record import Experiment
+    from gputui.jobs.experiments.request import ExperimentRequest
+    from gputui.requesting.launch_request import LaunchRequest
 
 EXAMPLE = ("python", "train.py")
 """The default command of a demo: it can be edited and copied, but not started."""
@@ -100,6 +106,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
             source,
             tuple(command or ()),
             given_environment(),
+            Comparing(),
             found.rules,
             found.screen,
             args.interval,
@@ -132,6 +139,21 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     except UpdatedError as error:
         say(str(error))
         return 1
+
+
+class Comparing:
+    """The calls of `gputui compare` for the screen, which are imported when they are made."""
+
+    def typed(self, line: str, launch: LaunchRequest) -> ExperimentRequest:
+        from gputui.cli.experiment_call import typed
+
+        return typed(line, launch)
+
+    def made(self, request: ExperimentRequest) -> Experiment:
+        from gputui.cli.experiment import new_experiment
+        from gputui.cli.experiment_call import prepared
+
+        return new_experiment(request, prepared(request, lambda text: None))
 
 
 def _no_screen() -> str | None:

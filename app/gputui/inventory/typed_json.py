@@ -90,8 +90,11 @@ _MOST_OF_OTHERS = 1_000_000
 
 
 def loads_of_others(data: bytes) -> Any:
-    """The same of what another machine has said, of which only the length is bounded already: 32 MiB of "[],"
-    take 850 MiB and eleven seconds, in which no key is answered. Raises DocumentError."""
+    """The values of a JSON document of another machine, of which only the length is bounded already.
+
+    Without a limit on their number, 32 MiB of "[]," take 850 MiB, and eleven seconds in which the screen
+    answers no key. Raises DocumentError.
+    """
     from gputui.inventory.others_files import parse_json
 
     try:
@@ -444,7 +447,7 @@ class Record(Generic[T]):
 
     @property
     def one(self) -> Any:
-        """The type of a value of this record in another one, which also takes it as it is written."""
+        """The type of a field of another record: an object of this one, or JSON-ready values of one."""
         return Annotated[self.cls, self]
 
     @property
@@ -481,7 +484,7 @@ class Record(Generic[T]):
         return made(**self.facts(value))  # type: ignore[no-any-return]
 
     def written(self, value: Any) -> Any:
-        """A value as JSON-ready values, also one that is so already."""
+        """An object as JSON-ready values; values that are JSON-ready already stay as they are."""
         return value if isinstance(value, dict) else self.write(value)
 
     def write(self, subject: object = None, details: bool = False, /, **given: Any) -> dict[str, Any]:
@@ -501,7 +504,7 @@ SCHEMA_KEY = schema(SCHEMA)
 
 
 class View(Record[Any]):
-    """How values are written in a document, which is never read as such: with all of its keys.
+    """How values are written in a document, with all of its keys. Such a document is never read.
 
     A key may also be a property of the class, or a path in it ("pid=command.pid"); or it has a type in
     `kinds`, and its value is given to `write`. `cls` is None where all values are given.

@@ -18,6 +18,9 @@ from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.typed_json import DocumentError, Form, Record, Words, loads, number, parsed
 from gputui.launching.launch_options import LaunchOptions, words_of
 
+NEAR = "near"
+"""The value of `--threads` that means the CPUs near the devices."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
@@ -32,6 +35,11 @@ class ModelRequest:
     checkpointing: bool | None = None
     lora: int | None = None
     accumulation: int | None = None
+
+    @property
+    def optimizer(self) -> Words | None:
+        """`optim`, by its name in a workload."""
+        return self.optim
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +56,7 @@ class LaunchRequest:
     def words(self) -> list[str]:
         """The arguments of `gputui run` that ask for the same launch, without `model`."""
         options = replace(self.options, python=self.python_from_here)
-        near = ["--threads", "near"] if self.near else []
+        near = ["--threads", NEAR] if self.near else []
         return [*self.devices.words, *near, *words_of(options), "--", *options.command]
 
     @property

@@ -118,6 +118,7 @@ def append_private(file: Path, content: str) -> int:
     with os.fdopen(
         _checked(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _OLD, 0o600)), "ab"
     ) as own:
+        os.fchmod(own.fileno(), 0o600)  # whatever the umask left of it
         own.write(data)
         return own.tell()
 

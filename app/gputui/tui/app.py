@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from rich.cells import cached_cell_len
 from rich.console import RenderableType
@@ -40,6 +40,9 @@ from gputui.tui.terminal_size import terminal_size
 from gputui.tui.theme import DARK, THEMES, default_theme
 from gputui.tui.typed_ahead import TypedAhead
 
+if TYPE_CHECKING:
+    from gputui.jobs.experiments.request import Comparisons
+
 _NOBODY_PRESSED = re.compile("^<|_(shift|control|alt|super|hyper|meta|lock)$|^iso_level")
 """Textual's names of keys that a terminal sends by itself or with another key: modifiers, ignored bytes."""
 
@@ -65,6 +68,7 @@ class GputuiApp(App[Outcome]):
         app_state: AppState,
         sampler: Sampler,
         mailbox: Mailbox,
+        comparisons: Comparisons,
         write: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.time,
         driver_class: type[Driver] | None = None,
@@ -75,7 +79,7 @@ class GputuiApp(App[Outcome]):
         self.console.size = terminal_size()
         self.sampler = sampler
         self._first_state, self._mailbox, self._write = app_state, mailbox, write
-        self._clock = clock
+        self._clock, self._comparisons = clock, comparisons
         self._signals = signals
         for each in THEMES:
             self.register_theme(each)
@@ -89,7 +93,9 @@ class GputuiApp(App[Outcome]):
         app_state, reading = self._first_state, self._mailbox.latest
         if reading is not None and isinstance(reading.result, Snapshot):
             app_state = app_state.with_snapshot(reading.result)
-        main = MainScreen(app_state, self.sampler, self.end_without_terminal, self._clock, self._write)
+        main = MainScreen(
+            app_state, self.sampler, self._comparisons, self.end_without_terminal, self._clock, self._write
+        )
         self.unsaved = main.unsaved
         return main
 

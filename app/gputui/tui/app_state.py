@@ -121,7 +121,7 @@ class AppState:
     example                 a command that the user did not type and that is not started; () for none
     set_aside               a filter of the settings that has matched nothing here so far, and is not applied
     timelines               how the devices were used over the last hours, None before the first reading
-    measured                GB/s from one device to another, by their keys, where `v` has measured it
+    measured                GB/s from one device to another, by their keys, where it has been measured
     always_warns            whether `warnings` are also shown without a command
     has_nodes               whether there are other nodes to show: boxes in the settings, Slurm, or a demo's
     """

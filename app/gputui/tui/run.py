@@ -26,6 +26,7 @@ from gputui.tui.screen_settings import checked
 from gputui.vendors.registry import order_to_read
 
 if TYPE_CHECKING:
+    from gputui.jobs.experiments.request import Comparisons
     from gputui.tui.outcome import Outcome
 
 _USUALLY, _PATIENCE = 0.1, 2.0
@@ -37,6 +38,7 @@ def run_screen(
     source: Source,
     command: tuple[str, ...],
     environ: Mapping[str, str],
+    comparisons: Comparisons,
     rules: Rules = DEFAULT_RULES,
     screen: ScreenSettings = DEFAULT_SCREEN,
     interval: float | None = None,
@@ -97,6 +99,7 @@ def run_screen(
                 app_state,
                 sampler,
                 mailbox,
+                comparisons,
                 write=terminal.write,
                 driver_class=terminal.driver_class,
                 signals=signals,

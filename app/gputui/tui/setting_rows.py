@@ -175,7 +175,7 @@ def cleared(row: Row) -> Change:
 
 
 def typed(row: Row, line: str) -> Change:
-    """The change by a typed value. Raises ValueError for one that is none."""
+    """The change by a typed value. Raises ValueError for an invalid value."""
     if not line.strip():
         return cleared(row)
     change = Change(table_of(row), row.id, _value(row, line))

@@ -76,8 +76,8 @@ def what_it_does(line: str, app_state: AppState) -> str:
     waiters = app_state.snapshot.waiters if app_state.snapshot else ()
     other = _or_these(app_state) if request.names is None else ""
     return (
-        f"{'All busy. ' if full else ''}Wait in line for {_wanted(request.count, app_state)},"
-        f" {place_in_line(request, waiters, app_state.snapshot)}?"
+        f"{'All busy. ' if full else ''}Wait in line for {_wanted(request.count, app_state)}?"
+        f" You would be {place_in_line(request, waiters, app_state.snapshot)}."
         f" ⏎ yes: the command then runs in the background.{other}"
     )
 

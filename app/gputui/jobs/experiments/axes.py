@@ -96,7 +96,7 @@ def read_axis(text: str, options: Collection[str]) -> Axis:
     A comma within a value is written "\\,". Raises AxisError.
     """
     if len(text) > _MOST_TEXT or "\0" in text:
-        raise AxisError("a --vary that is too long or has a null byte")
+        raise AxisError("--vary is too long or has a null byte")
     prefix, colon, rest = text.partition(":")
     kind: Kind | None = next((each for each in _PREFIXES if colon and each == prefix), None)
     if kind is None:
@@ -126,7 +126,7 @@ def _plain(key: str, options: Collection[str]) -> Kind:
     if key in options:
         return "option"
     if key.startswith("-"):
-        raise AxisError(f"{key!r} is an option of the command? Then write arg:{key}=VALUE,VALUE")
+        raise AxisError(f"{key!r} is no launch option; an option of the command is arg:{key}=VALUE,VALUE")
     known = ", ".join((*options, "n", "gpus"))
     raise AxisError(f"{key!r} cannot be varied: env:NAME, arg:NAME, word:NAME, or one of {known}")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.typed_json import Record
@@ -33,21 +33,20 @@ from gputui.launching.launch_options import OptionError, number_of, table, with_
 from gputui.launching.quoting import quote
 from gputui.launching.secrets import MARK, secret_word
 from gputui.launching.shell_words import assignments
-from gputui.requesting.launch_request import LaunchRequest, from_here
+from gputui.requesting.launch_request import NEAR, LaunchRequest, from_here
 
 if TYPE_CHECKING:
     from gputui.inventory.typed_json import Positive, Words
+    from gputui.jobs.experiments.record import Experiment
 
 Kind = Literal["comparison", "sweep"]
 SUBCOMMANDS: Mapping[Kind, str] = {"comparison": "compare", "sweep": "each"}
 """The subcommand that makes experiments of each kind."""
 
-NEAR = "near"
-"""The value of the axis "threads" that means the CPUs near the devices."""
 _THREADS = "threads"
 _NOT_VARIED = ("nodes", "rendezvous")
-"""Options of a launch on several machines, which waits for the other machines: these would have to vary them,
-too."""
+"""Options of a launch on several machines. It waits for the other machines, which would have to vary these
+options too."""
 
 
 def axis_options() -> dict[str, str]:
@@ -117,6 +116,17 @@ OPTIONS = (
 )
 """The fields that are options of the subcommands, by their names there."""
 REQUEST = Record(ExperimentRequest)
+
+
+class Comparisons(Protocol):
+    """The calls of `gputui compare` that the screen makes. The command line passes them when it starts the
+    screen."""
+
+    def typed(self, line: str, launch: LaunchRequest) -> ExperimentRequest:
+        """Parse the words of a comparison of a launch. Raises GputuiError where they are wrong."""
+
+    def made(self, request: ExperimentRequest) -> Experiment:
+        """Make the experiment, which is not recorded yet. Raises GputuiError where a variant is wrong."""
 
 
 def without_secrets(request: ExperimentRequest) -> tuple[ExperimentRequest, tuple[str, ...]]:

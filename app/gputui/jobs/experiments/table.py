@@ -182,7 +182,7 @@ def how_it_went(experiment: Experiment, summary: Summary) -> str:
         return ", ".join(words)
     again = runs[-1].attempts
     said = "ok" if experiment.request.repeat == 1 else f"{ended} of {experiment.request.repeat} ok"
-    return f"{said}, {again}. time" if again > 1 else said
+    return f"{said}, attempt {again}" if again > 1 else said
 
 
 def how(run: Run) -> str:
@@ -195,7 +195,7 @@ def how(run: Run) -> str:
             else how_it_ended(run.status, run.signal).removeprefix("ended with ")
         )
         said += f" ({printable(run.reason)})" if run.reason is not None else ""
-    return f"{said}, {run.attempts}. time" if run.attempts > 1 else said
+    return f"{said}, attempt {run.attempts}" if run.attempts > 1 else said
 
 
 def took(run: Run) -> str:

@@ -2,49 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
 from gputui.choosing.grouping import ALL_REDUCE
-from gputui.choosing.selection import Selection
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import gpus
 from gputui.inventory.job import Job, JobError
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.shell_words import split
 from gputui.launching.start import missing_program
 from gputui.launching.terminal_notification import terminal_notification
-from gputui.sources.sampler import Sampler
 from gputui.tui.app_state import AppState
+from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.main_view import MainView
 
 if TYPE_CHECKING:
-    from gputui.allocating.allocation import Allocation
-    from gputui.launching.launch import Launch
-    from gputui.requesting.launch_request import LaunchRequest
-
-_PATIENCE = 5.0
-"""Seconds to wait for a new reading of a rerun's devices; or three readings, where those take longer."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    """A rerun whose devices are held and are being read again since `since` (`time.monotonic`).
-
-    `request` goes into the new job's own record, for the next rerun."""
-
-    app_state: AppState
-    allocation: Allocation
-    since: float
-    request: LaunchRequest
+    from gputui.jobs.experiments.request import Comparisons
 
 
 class JobsController:
-    """Reports and starts jobs for the main screen `view`.
+    """Reports and starts jobs for the main screen `view`; `reruns` starts them again.
 
     `write` sends a sequence to the terminal; without it, only the message reports.
     """
@@ -52,20 +32,20 @@ class JobsController:
     def __init__(
         self,
         view: MainView,
-        sampler: Sampler,
+        reruns: LaunchController,
+        comparisons: Comparisons,
         environ: Mapping[str, str],
         write: Callable[[str], None] | None,
     ) -> None:
-        self._view, self._sampler, self._environ, self._write = view, sampler, environ, write
-        self._pending: _Pending | None = None
-        self._confining: _Pending | None = None
+        self._view, self._reruns, self._environ, self._write = view, reruns, environ, write
+        self._comparisons = comparisons
         self.looked_at: Hashable | None = None
         """The job that the page last showed; None for the first job of the list at that time."""
 
     # Changes of jobs
 
-    def after_reading(self, before: Snapshot | None, now: Snapshot, began: float) -> None:
-        """Report changes after each reading that the view shows; `began` is its start (`time.monotonic`)."""
+    def after_reading(self, before: Snapshot | None, now: Snapshot) -> None:
+        """Report changes after each reading that the view shows."""
         if before is not now and (now.jobs or (before is not None and before.jobs)):
             # Not imported where the user has no job.
             from gputui.tui.views.jobs import news
@@ -76,10 +56,6 @@ class JobsController:
                 self._view.show_message(text, "" if all(good for _, good in found) else "lost", lasting=True)
                 if self._write is not None:
                     self._write(terminal_notification(text))
-        pending = self._pending
-        if pending is not None and began >= pending.since:
-            self._pending = None
-            self._start(pending, now)
 
     # Starting a job again
 
@@ -112,16 +88,8 @@ class JobsController:
             return None, why
         kept = again(job)
         options, asked = kept.request.options, kept.request.devices
-        none_selected = replace(
-            self._view.app_state,
-            options=options,
-            rules=asked.rules(self._view.app_state.rules),
-            selection=Selection(),
-            verdicts_when_selected={},
-            suggestion=None,
-            order=None,
-            command_choice=None,
-        )
+        now = self._view.app_state
+        none_selected = replace(now.clear(), options=options).with_rules(asked.rules(now.rules))
         if asked.count is None:
             return self._startable(none_selected.cpu_only(), "CPU only")
         selected, reason = none_selected.select_best(
@@ -133,9 +101,7 @@ class JobsController:
         if kept.request.near:
             threads = threads_near(snapshot, selected.selected)
             near = () if threads is None else ((THREADS, str(threads)),)
-            selected = replace(
-                selected, options=replace(options, additions=(*options.additions, *near)), command_choice=None
-            )
+            selected = replace(selected, options=replace(options, additions=(*options.additions, *near)))
         return self._startable(selected, gpus([*map(snapshot.label, selected.selected)]))
 
     def _startable(self, app_state: AppState, where: str) -> tuple[AppState | None, str]:
@@ -163,9 +129,19 @@ class JobsController:
             return f"a {own.experiment.kind}: gputui jobs rerun {job.id} starts it again"
         return again(job).lacks(self._environ)
 
+    def problem_of(self, line: str) -> str | None:
+        """The error in the words of a comparison, None where they are valid."""
+        from gputui.jobs.experiments.axes import variants
+        from gputui.requesting.launch_request import LaunchRequest
+
+        try:
+            variants(self._comparisons.typed(line, LaunchRequest(LaunchOptions())).axes)
+        except GputuiError as error:
+            return str(error)
+        return None
+
     def explain_comparison(self, job: Job, line: str) -> str:
         """The effect of Enter with valid words of a comparison."""
-        from gputui.cli.experiment_call import typed
         from gputui.jobs.again import again
         from gputui.jobs.experiments.axes import variants
 
@@ -174,111 +150,25 @@ class JobsController:
         devices = (
             "without devices" if not count else f"on the best {count} free" if count > 1 else "on one GPU"
         )
-        number = len(variants(typed(line, request).axes))
+        number = len(variants(self._comparisons.typed(line, request).axes))
         return f"⏎ starts {number} variant{'s' if number > 1 else ''}, one after another, {devices}"
 
     def compare(self, job: Job, line: str) -> str:
         """Start a comparison of variants of a job's command as a job; return a message about it."""
-        from gputui.allocating.errors import RequestError
-        from gputui.cli.common import WrongCallError
-        from gputui.cli.experiment import new_experiment
-        from gputui.cli.experiment_call import prepared, typed
         from gputui.jobs.again import again
         from gputui.jobs.experiments.store import begin
         from gputui.jobs.queued import experiment_job
-        from gputui.launching.start import StartError
 
         try:
-            request = typed(line, again(job).request)
-            made = new_experiment(request, prepared(request, lambda text: None))
-            started = experiment_job(begin(made, self._environ).id, request, self._environ)
-        except (WrongCallError, RequestError, JobError, StartError) as error:
+            request = self._comparisons.typed(line, again(job).request)
+            recorded = begin(self._comparisons.made(request), self._environ)
+            started = experiment_job(recorded.id, request, self._environ)
+        except GputuiError as error:
             return f"nothing is started: {error}"
         return f"job {started.id} compares: V shows how far it is"
 
-    def rerun(self, job: Job, app_state: AppState) -> str:
-        """Hold the devices of `best_for`, have them read again, and start the job; return a first message."""
+    def rerun(self, job: Job, app_state: AppState) -> None:
+        """Start a job again on the devices of `best_for`."""
         from gputui.jobs.again import again
-        from gputui.tui import start_launch
 
-        self.cancel()
-        allocation, queue = start_launch.hold_selected(app_state, self._environ)
-        reasons = [conflict.text(allocation.snapshot) for conflict in allocation.conflicts]
-        reasons += [queue.text()] if queue else []
-        if reasons:
-            allocation.release()
-            return f"nothing is started: {'; '.join(reasons)}"
-        pending = _Pending(app_state, allocation, time.monotonic(), again(job).request)
-        if not app_state.selected:
-            # There is no device to read.
-            return self._as_job(pending, app_state.launch)
-        self._pending = pending
-        self._sampler.ask()
-        patience = max(_PATIENCE, 3 * self._sampler.took)
-        self._view.app.set_timer(patience, lambda: self._give_up(pending))
-        return "checking the selected devices …"
-
-    def cancel(self) -> None:
-        """Start no pending rerun, and release its devices."""
-        for pending in (self._pending, self._confining):
-            if pending is not None:
-                pending.allocation.release()
-        self._pending = self._confining = None
-
-    def _give_up(self, pending: _Pending) -> None:
-        if self._pending is pending:
-            self.cancel()
-            self._view.show_message("nothing is started: the driver does not answer", "lost")
-
-    def _start(self, pending: _Pending, now: Snapshot) -> None:
-        """Start the job unless one of its devices is no longer free."""
-        allocation = pending.allocation
-        # The rules of the job apply, which may ignore the user's own processes.
-        judged = replace(self._view.app_state, rules=pending.app_state.rules).verdicts
-        gone = allocation.recheck(now, judged, pending.app_state.verdicts)
-        if gone:
-            allocation.release()
-            text = "; ".join(conflict.text(allocation.snapshot) for conflict in gone)
-            self._view.show_message(f"nothing is started: {text}", "lost")
-            return
-        from gputui.tui import start_launch
-
-        self._confining = pending
-        found = partial(self._start_confined, pending)
-        start_launch.when_confined(self._view, pending.app_state.with_snapshot(now), self._environ, found)
-
-    def _start_confined(self, pending: _Pending, launch: Launch | GputuiError) -> None:
-        if self._confining is not pending:
-            return
-        self._confining = None
-        if isinstance(launch, GputuiError):
-            pending.allocation.release()
-            self._view.show_message(str(launch), "lost")
-            return
-        self._view.show_message(self._as_job(pending, launch))
-
-    def _as_job(self, pending: _Pending, launch: Launch) -> str:
-        from gputui.tui import start_launch
-
-        text, _ = pending.allocation.start(
-            lambda lease: start_launch.as_job(
-                launch, self._environ, lease, pending.request, pending.allocation.labels
-            )
-        )
-        warnings = "; ".join(notice.text for notice in pending.allocation.notices)
-        return f"{text}; {warnings}" if warnings else text
-
-
-def problem_of(line: str) -> str | None:
-    """The error in the words of a comparison, None where they are valid."""
-    from gputui.allocating.errors import RequestError
-    from gputui.cli.common import WrongCallError
-    from gputui.cli.experiment_call import typed
-    from gputui.jobs.experiments.axes import variants
-    from gputui.requesting.launch_request import LaunchRequest
-
-    try:
-        variants(typed(line, LaunchRequest(LaunchOptions())).axes)
-    except (WrongCallError, RequestError) as error:
-        return str(error)
-    return None
+        self._reruns.rerun(app_state, again(job).request)

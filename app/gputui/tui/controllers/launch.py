@@ -1,7 +1,8 @@
 """LaunchController: edit, copy, claim, read again, ask, start and wait: from the launch line to the process.
 
 After Enter the selected devices are claimed and read again. Where one of them is not free, or others wait in
-line for it, the user is asked (`start_or_ask`); a device that is never taken (`answer_to`) is refused.
+line for it, the user is asked (`start_or_ask`); a device that is never taken (`answer_to`) is refused. A
+rerun of a job goes the same way, but it has been confirmed: it is refused where a launch is asked about.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from gputui.tui.outcome import Outcome
 if TYPE_CHECKING:
     from gputui.allocating.allocation import Allocation, Queue
     from gputui.launching.launch import Launch
+    from gputui.requesting.launch_request import LaunchRequest
     from gputui.tui.start_launch import Returned
 
 
@@ -39,23 +41,25 @@ def select_first(keymap: Mapping[str, str]) -> str:
     return f"select devices first ({select.removesuffix('/0-9')}, 0-9, {best}), or {cpu} for CPU only"
 
 
-_PATIENCE = 2.0
-"""Seconds to wait for the selected devices to be read again before a launch."""
+_PATIENCE, _RERUNS_PATIENCE = 2.0, 5.0
+"""Seconds to wait for the selected devices to be read again before a launch; or three readings, where those
+take longer. A rerun waits longer, because it is given up then: a launch is asked about."""
 
 _NUMBERS = {2: "two", 3: "three", 4: "four", 8: "eight"}
 
-StartMode = Literal["become", "return", "detach"]
-"""How a command is started: in place of the screen, while the screen waits, or as a job."""
+StartMode = Literal["become", "return", "detach", "rerun"]
+"""How a command is started: in place of the screen, while the screen waits, as a job, or as a job again."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingLaunch:
     """A launch between the key press and the start.
 
-    app_state   the app state at the key press
+    app_state   the app state at the key press; of a rerun, the one with its command and devices
     since       its time (`time.monotonic`): only a reading that began later shows the devices' current state
     allocation  holds the devices meanwhile, except those that another job has claimed
     queue       the waiters for such devices, None for nobody
+    request     the launch as its job keeps it
     """
 
     app_state: AppState
@@ -63,10 +67,12 @@ class PendingLaunch:
     mode: StartMode
     allocation: Allocation
     queue: Queue | None
+    request: LaunchRequest
 
 
 class LaunchController:
-    """Edits, copies and starts the launch of the app state that `view` shows.
+    """Edits, copies and starts the launch of the app state that `view` shows. Another controller starts
+    reruns, which the keys of that launch do not cancel.
 
     clock                 seconds since the epoch, for the launch history
     write                 sends an escape sequence to the terminal, from any thread; None: through /dev/tty
@@ -169,17 +175,27 @@ class LaunchController:
         elif not app_state.selection.decided:
             self._offer_devices(mode)
         elif self.pending is None and self._confining is None:
-            self._view.show_message("checking the selected devices …", passing=True)
             from gputui.tui import start_launch
 
-            held = start_launch.hold_selected(app_state, self._environ)
-            pending = PendingLaunch(app_state, time.monotonic(), mode, *held)
-            if app_state.selection.cpu_only:
-                # No device is read: this works where no driver answers.
-                self.start_or_ask(pending)
-            else:
-                self.pending = pending
-                self._sampler.ask()
+            self._check(app_state, mode, start_launch.request_of(app_state))
+
+    def rerun(self, app_state: AppState, request: LaunchRequest) -> None:
+        """Start a job again on the devices of the app state, instead of a rerun that is still pending."""
+        self.cancel()
+        self._check(app_state, "rerun", request)
+
+    def _check(self, app_state: AppState, mode: StartMode, request: LaunchRequest) -> None:
+        from gputui.tui import start_launch
+
+        self._view.show_message("checking the selected devices …", passing=True)
+        held = start_launch.hold_selected(app_state, self._environ)
+        pending = PendingLaunch(app_state, time.monotonic(), mode, *held, request)
+        if app_state.selection.cpu_only:
+            # No device is read: this works where no driver answers.
+            self.start_or_ask(pending)
+        else:
+            self.pending = pending
+            self._sampler.ask()
 
     def _offer_devices(self, mode: StartMode) -> None:
         """Ask whether to run on the devices that the command asks for, or on the best free one; where too few
@@ -278,6 +294,9 @@ class LaunchController:
         box is not this machine."""
         app_state = self._view.app_state
         self._view.clear_message()
+        if pending.mode == "rerun":
+            self._rerun_or_refuse(pending)
+            return
         changed: dict[str, str] = {}
         if not app_state.selection.cpu_only:
             if app_state.snapshot is None or not app_state.selection.decided:
@@ -293,6 +312,26 @@ class LaunchController:
             self._ask(pending, changed)
         else:
             self._start(pending)
+
+    def _rerun_or_refuse(self, pending: PendingLaunch) -> None:
+        allocation, now = pending.allocation, self._now(pending)
+        gone = allocation.recheck(now.box, now.verdicts, pending.app_state.verdicts)
+        reasons = [each.text(allocation.snapshot) for each in allocation.conflicts]
+        reasons += [each.text(allocation.snapshot) for each in gone]
+        reasons += [pending.queue.text()] if pending.queue else []
+        if reasons:
+            allocation.release()
+            self._view.show_message(f"nothing is started: {'; '.join(reasons)}", "lost")
+        else:
+            self._start(pending)
+
+    def _now(self, pending: PendingLaunch) -> AppState:
+        """The app state of the launch at the last reading."""
+        now, rerun = self._view.app_state, pending.app_state
+        if pending.mode != "rerun":
+            return now
+        # The rules of the job apply, which may ignore the user's own processes.
+        return replace(rerun, snapshot=now.snapshot, watch=now.watch).with_rules(rerun.rules)
 
     def _not_free(self, pending: PendingLaunch) -> dict[str, NotFree]:
         """The devices of the launch that are not free in the last reading."""
@@ -321,10 +360,17 @@ class LaunchController:
         return (limits.unknown,) if limits is not None and limits.unknown else ()
 
     def ask_without_reread(self) -> None:
-        """Ask about a launch whose devices could not be read again in time."""
-        patience = max(_PATIENCE, 3 * self._sampler.took)
-        if self.pending is not None and time.monotonic() - self.pending.since > patience:
-            pending, self.pending = self.pending, None
+        """Ask about a launch whose devices could not be read again in time; give a rerun up."""
+        pending = self.pending
+        if pending is None:
+            return
+        least = _RERUNS_PATIENCE if pending.mode == "rerun" else _PATIENCE
+        if time.monotonic() - pending.since > max(least, 3 * self._sampler.took):
+            self.pending = None
+            if pending.mode == "rerun":
+                pending.allocation.release()
+                self._view.show_message("nothing is started: the driver does not answer", "lost")
+                return
             if self._refused(pending):
                 return
             unread = "the selected devices could not be read again: the driver does not answer"
@@ -366,7 +412,7 @@ class LaunchController:
         said = (contradiction,) if contradiction else ()
         if self._view.app_state.label:
             where = self._view.app_state.not_of_this_machine("devices")
-            real = f"{where}: the command would start on this machine. y runs it"
+            real = f"{where}: the command would start on this machine"
             more = (real, *more)
         reasons = [*more, *in_order, *self._unclear(), *said]
         reasons += [pending.queue.text()] if pending.queue else []
@@ -378,7 +424,7 @@ class LaunchController:
 
         self._confining = pending
         found = partial(self._start_confined, pending)
-        start_launch.when_confined(self._view, self._view.app_state, self._environ, found)
+        start_launch.when_confined(self._view, self._now(pending), self._environ, found)
 
     def _start_confined(self, pending: PendingLaunch, launch: Launch | GputuiError) -> None:
         from gputui.launching.history_file import remember
@@ -393,10 +439,12 @@ class LaunchController:
             allocation.release()
             self._view.show_message(str(launch), "lost")
             return
-        count = start_launch.count_of(self._view.app_state)
-        not_kept = remember(self._environ, self._view.app_state.options, count, self._clock())
-        warnings = [not_kept, *(notice.text for notice in allocation.notices)]
-        warning = "; ".join(each for each in warnings if each)
+        warnings = [notice.text for notice in allocation.notices]
+        if pending.mode != "rerun":
+            count = start_launch.count_of(self._view.app_state)
+            not_kept = remember(self._environ, self._view.app_state.options, count, self._clock())
+            warnings = [not_kept, *warnings] if not_kept else warnings
+        warning = "; ".join(warnings)
         if pending.mode == "become":
             app.exit(Outcome(launch=launch, allocation=allocation, warning=warning or None))
             return
@@ -412,14 +460,16 @@ class LaunchController:
             text, good = ended.text, ended.good
             self._view.repaint()
         else:
-            request = start_launch.request_of(self._view.app_state)
             text, good = allocation.start(
-                lambda lease: start_launch.as_job(launch, self._environ, lease, request, allocation.labels)
+                lambda lease: start_launch.as_job(
+                    launch, self._environ, lease, pending.request, allocation.labels
+                )
             )
-            text += ": D shows it" if good else ""
-            if good and self._view.app_state.selected:
-                # The devices belong to that job from now on, and the next launch is for others.
-                self._view.set_app_state(self._view.app_state.clear())
+            if good and pending.mode == "detach":
+                text += ": D shows it"
+                if self._view.app_state.selected:
+                    # The devices belong to that job from now on, and the next launch is for others.
+                    self._view.set_app_state(self._view.app_state.clear())
         self._view.show_message(f"{text}; {warning}" if warning else text, "" if good else "lost")
 
     def lend_terminal(self, launch: Launch, line: str | None = None) -> Returned | None:

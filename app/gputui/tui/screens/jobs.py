@@ -15,7 +15,7 @@ from gputui.jobs.stop import GRACE, stop
 from gputui.jobs.store import Stored, forget, stored
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
-from gputui.tui.controllers.jobs import JobsController, problem_of
+from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
@@ -253,7 +253,8 @@ class JobsScreen(JobsPage):
             return
         asked: tuple[str, AppState] | None = self.confirmed("rerun")
         if asked is not None and asked[0] == job.id:
-            self.show_message(self._controller.rerun(job, asked[1]))
+            self._controller.rerun(job, asked[1])
+            self.draw()
             return
         found, text = self._controller.best_for(job)
         if found is None:
@@ -286,7 +287,7 @@ class JobsScreen(JobsPage):
             LineScreen(
                 f"vary what in {job.id}?   (⏎ start, esc cancel)",
                 placeholder="for example: launcher=python,torchrun env:NCCL_P2P_DISABLE=0,1 --repeat 3",
-                check=problem_of,
+                check=self._controller.problem_of,
                 explain=lambda line: self._controller.explain_comparison(job, line),
             ),
             answered,

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -53,6 +53,9 @@ from gputui.tui.widgets.lines import Lines
 from gputui.tui.widgets.panel_column import PanelColumn
 from gputui.tui.widgets.selection_strip import SelectionStrip
 
+if TYPE_CHECKING:
+    from gputui.jobs.experiments.request import Comparisons
+
 Result = TypeVar("Result")
 
 _PAST_AFTER = 0.5
@@ -65,7 +68,7 @@ _SILENT = 1.5
 """Seconds until the screen reports that the driver has not answered at all yet."""
 
 _SAVES_WITHIN = 1.5
-"""Seconds that the exit waits for the settings to be saved: a lock on them is waited for one second."""
+"""Seconds that the exit waits for the settings to be saved; saving waits one second for their lock."""
 
 _END = 1000
 """Rows: more than any box has, so that the cursor goes to the end."""
@@ -88,6 +91,7 @@ class MainScreen(Screen[None]):
         self,
         app_state: AppState,
         sampler: Sampler,
+        comparisons: Comparisons,
         end_without_terminal: Callable[[], NoReturn],
         clock: Callable[[], float] = time.time,
         write: Callable[[str], None] | None = None,
@@ -106,7 +110,8 @@ class MainScreen(Screen[None]):
         self.timelines = TimelineController(
             sampler, environ, not app_state.label, lambda store: self.post_message(PastFound(store))
         )
-        self.jobs = JobsController(self, sampler, environ, write)
+        self.reruns = LaunchController(self, sampler, environ, clock, write, end_without_terminal)
+        self.jobs = JobsController(self, self.reruns, comparisons, environ, write)
         self.pages = PageController(self, self.launch, self.jobs, environ)
         self.handlers = self._handlers_by_action()
         self._below = 0
@@ -155,8 +160,8 @@ class MainScreen(Screen[None]):
 
     def on_unmount(self) -> None:
         self.launch.release_all()
+        self.reruns.release_all()
         self.timelines.close()
-        self.jobs.cancel()
         self.plans.cancel()
 
     # Keys, clicks and the palette
@@ -464,10 +469,13 @@ class MainScreen(Screen[None]):
             number_before, before = len(self.app_state.selection), self.app_state.snapshot
             # Taken before the app state changes: that cancels the launch if one of its devices has vanished.
             pending = self.launch.take_reread(message.reading.began)
+            rerun = self.reruns.take_reread(message.reading.began)
             app_state = self.app_state.with_snapshot(result)
             self.set_app_state(replace(app_state, timelines=self.timelines.after(result)))
-            self.jobs.after_reading(before, result, message.reading.began)
+            self.jobs.after_reading(before, result)
             self._drop_kept_filter(message.reading.began)
+            if rerun is not None:
+                self.reruns.start_or_ask(rerun)
             if pending is not None:
                 self.launch.start_or_ask(pending)
             elif self.app_state.command_is_unread and (result.links or len(result.devices) < 2):
@@ -502,6 +510,7 @@ class MainScreen(Screen[None]):
             words = f"the driver has not answered for {duration(silent)}: a call hangs; see `dmesg`"
             self.set_app_state(self.app_state.with_problem(words))
         self.launch.ask_without_reread()
+        self.reruns.ask_without_reread()
 
     # Messages
 

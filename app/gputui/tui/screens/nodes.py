@@ -1,6 +1,6 @@
 """NodesScreen: the machines beside this one, boxes over ssh and the places of a Slurm cluster, in one list.
 
-It starts the command on one of them. What a row can do is asked of its kind (`controllers/nodes.py`).
+It starts the command on one of them. The kind of a row (`controllers/nodes.py`) decides what it can do.
 """
 
 from __future__ import annotations

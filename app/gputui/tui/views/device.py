@@ -60,7 +60,7 @@ def device_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     device, snapshot = app_state.current, app_state.snapshot
     if device is None or snapshot is None:
         return [title("device", width), clip(((" no GPU at the cursor", "dim"),), width)][:height]
-    lines = [title(f"GPU {snapshot.label(device)}", width, printable(device.name or "unknown model") + "  i")]
+    lines = [title(f"GPU {snapshot.label(device)}", width, printable(device.name or "unknown model") + "  →")]
     lines += _state_lines(app_state, device, width)
     every = _panel_groups(app_state, device)
     count = min(_count(width), len(every))

@@ -44,14 +44,14 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A row of the table of nodes, as any kind of node tells it. All texts are printable.
+    """A row of the table of nodes; every kind of node gives its rows in this form. All texts are printable.
 
     key        its identity among the nodes of all kinds, None for a row without a cursor
     free       how many of its devices are free, with the same in words
     selected   how many of its devices are selected, where they have no lines of their own
     mine       how many of its devices the user has
     state      the state in the words of the source, with its style
-    note       what else there is to say, with its style
+    note       a further remark, with its style
     below      the lines below it, of its devices
     """
 
@@ -77,7 +77,7 @@ NODE_COLUMNS: tuple[Column[Node], ...] = (
 
 
 def headline(free: Sequence[int], only_free: bool, end: str, width: int) -> Line:
-    """The rule at the top, with the text `end` at its end; `free` is how many devices of each node are."""
+    """The rule at the top, with the text `end` at its end; `free` has each node's number of free devices."""
     tail = f"{sum(free)} free on {sum(map(bool, free))} of {len(free)}"
     return title("nodes with free devices" if only_free else "nodes", width, tail, end)
 
