@@ -12,11 +12,10 @@ from textual.app import App
 from textual.drivers.headless_driver import HeadlessDriver
 
 from gputui.inventory.snapshot import Snapshot
-from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
-from gputui.sources.simulated.spec import Task
 from gputui.tui.app import GputuiApp
 from tui.support import OPENED, Session, session
+from working_box import working_box
 
 BOUND = 1500
 """Bytes that a reading of eight busy devices may cost at 130x40, on average."""
@@ -34,19 +33,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def working(elapsed: float, user: str = "mira") -> Snapshot:
     """Eight devices whose utilization, temperature and power change with every second."""
-    tasks = tuple(
-        Task(
-            devices=(str(place),),
-            user=user,
-            command=f"python train{place}.py",
-            pid=20_000 + place,
-            load=70,
-            swing=25,
-            memory=40_000,
-        )
-        for place in range(8)
-    )
-    return at(replace(BOXES["dgx-h100"], tasks=tasks), elapsed, OPENED)
+    return at(working_box(user), elapsed, OPENED)
 
 
 async def read(s: Session, snapshot: Snapshot) -> None:
