@@ -113,15 +113,20 @@ def _seconds_to_begin(box: Box, *words: str) -> float:
 
 
 def test_a_launcher_that_is_killed_at_any_moment_leaves_a_whole_job_or_no_claim(box: Box) -> None:
-    chance, begun = random.Random(23), 0
+    chance, seen = random.Random(23), set[bool]()
     usual = _seconds_to_begin(box, "-n", "8")
-    for _ in range(14):
+    for attempt in range(60):
         launcher = box.start("run", "-q", "-n", str(chance.randint(1, 8)), "--", "sh", "-c", FAMILY)
         launcher.ends_within(chance.uniform(0, 2 * usual))
         launcher.kill()
-        begun += bool(_processes(box))
+        begun = bool(_processes(box))
+        seen.add(begun)
         _kill_one_by_one(box, chance)
-    assert 0 < begun < 14, "some were killed before they had begun, and some after"
+        # Later if it had not begun, sooner if it had: the load of the machine changes.
+        usual *= 0.8 if begun else 1.4
+        if attempt >= 13 and len(seen) == 2:
+            break
+    assert seen == {False, True}, "some were killed before they had begun, and some after"
 
 
 def test_who_starts_a_job_may_be_killed_at_any_moment(box: Box) -> None:
@@ -134,6 +139,7 @@ def test_who_starts_a_job_may_be_killed_at_any_moment(box: Box) -> None:
         starter.kill()
         jobs = [_settled(job) for job in all_jobs(box.environ)]
         running = [job for job in jobs if job.state == "running"]
+        usual *= 0.8 if running else 1.4
         if running:
             begun += 1
             assert running[0].command is not None
