@@ -1,4 +1,4 @@
-"""The running screen next to nvitop: first picture, CPU, memory, NVML calls, keys under a slow driver."""
+"""The running screen next to nvitop: first picture, CPU, memory, NVML calls, bytes, slow drivers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from bench.report import cpu_seconds, row, tool
 from e2e.terminal import Terminal
 from gputui.sources.sampler import UNFOCUSED_EVERY
 from simnvml import SimulatedNvml
+from working_box import at_work
 
 SIZE = (160, 50)
+WORKING_SIZE = (130, 40)
 KEYS = 60
 SLOW = 200_000
 """Microseconds that each call takes while keys are measured."""
@@ -43,6 +45,20 @@ def rows(driver: SimulatedNvml, watch: float) -> Iterator[str]:
     ):
         other = f"nvitop {theirs[place]:.2f}{unit}" if theirs else ""
         yield row(what, f"{mine[place]:.2f}{unit}", other, budget)
+    mine_sent, mine_used = working(driver, [ours], watch)
+    theirs_sent, theirs_used = working(driver, [peer], watch) if peer else (None, None)
+    yield row(
+        "screen, eight devices at work: bytes a second",
+        f"{mine_sent:.0f}",
+        f"nvitop {theirs_sent:.0f}" if peer else "",
+        "at most 1500",
+    )
+    yield row(
+        "screen, eight devices at work: CPU",
+        f"{mine_used:.2f} %",
+        f"nvitop {theirs_used:.2f} %" if peer else "",
+        "at most 0.5 × nvitop's",
+    )
     unfocused = watched(driver, [ours], "○ free", 2 * UNFOCUSED_EVERY, prepare=_look_away)
     yield row("screen, unfocused: CPU", f"{unfocused[0]:.2f} %", "", "at most 0.2 %")
     for delay in (0, SLOW):
@@ -107,6 +123,19 @@ def watched(
         return counted(driver, terminal, 8, seconds)
 
 
+def working(driver: SimulatedNvml, argv: Sequence[str], seconds: float) -> tuple[float, float]:
+    """Bytes a second to the terminal, and CPU in percent of a core, where all devices change."""
+    before = driver.box.read_text()
+    with at_work(driver), running(driver, argv, size=WORKING_SIZE) as (terminal, _):
+        terminal.until("79.6")
+        let_run(terminal, 3.0)
+        sent, began = len(terminal.raw), time.perf_counter()
+        used, _, _ = counted(driver, terminal, 8, seconds)
+        found = (len(terminal.raw) - sent) / (time.perf_counter() - began), used
+    driver.rewrite(before)
+    return found
+
+
 def key_to_paint(driver: SimulatedNvml, argv: Sequence[str], delay: int) -> list[float]:
     """Seconds from a key press until its choice is on the screen, of many presses."""
     taken = []
@@ -132,11 +161,14 @@ def let_run(terminal: Terminal, seconds: float) -> None:
 
 @contextlib.contextmanager
 def running(
-    driver: SimulatedNvml, argv: Sequence[str], environ: Mapping[str, str] | None = None
+    driver: SimulatedNvml,
+    argv: Sequence[str],
+    environ: Mapping[str, str] | None = None,
+    size: tuple[int, int] = SIZE,
 ) -> Iterator[tuple[Terminal, float]]:
     environment = driver.environment(environ) | {"TERM": "xterm-256color"}
     began = time.perf_counter()
-    terminal = Terminal(argv, environment, SIZE)
+    terminal = Terminal(argv, environment, size)
     try:
         yield terminal, began
     finally:

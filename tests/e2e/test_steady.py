@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from e2e.conftest import Start
+from e2e.terminal import Terminal
 from gputui.inventory.process import Process
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
@@ -35,10 +36,13 @@ def test_the_owner_stays_where_the_number_of_the_process_stood(
         environment = simulated_nvml.environment(base_environment)
         terminal = start("--interval", "0.1", environment=environment)
         terminal.until("● you sleep")
-        seen = len(terminal.raw)
         # Most of these readings have no owners.
         simulated_nvml.reset_counts()
-        terminal.until(lambda _: simulated_nvml.counts().get("nvmlDeviceGetUtilizationRates", 0) > READINGS)
+
+        def have_been_read(screen: Terminal) -> bool:
+            assert "● you sleep" in screen.text
+            return simulated_nvml.counts().get("nvmlDeviceGetUtilizationRates", 0) > READINGS
+
+        terminal.until(have_been_read)
         terminal.send("q")
         assert terminal.end() == 0
-        assert f"pid {child.pid}".encode() not in terminal.raw[seen:]

@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
 from rich.cells import cached_cell_len
+from rich.console import RenderableType
 from textual import events
 from textual.app import App
 from textual.await_complete import AwaitComplete
 from textual.driver import Driver
+from textual.screen import Screen
 from textual.widget import Widget
 
 from gputui.inventory.formatting import printable
@@ -27,6 +29,7 @@ from gputui.sources.sampler import Sampler
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
+from gputui.tui.changed_cells import ChangedCells
 from gputui.tui.early_signals import EarlySignals
 from gputui.tui.messages import NewReading
 from gputui.tui.outcome import Outcome
@@ -82,6 +85,7 @@ class GputuiApp(App[Outcome]):
             self.register_theme(each)
         self.theme = app_state.screen.theme or default_theme(app_state.environ)
         self._typed_ahead = TypedAhead(self)
+        self._cells = ChangedCells()
         self.unsaved: Callable[[], str | None] = lambda: None
         """Returns, once the screen is gone, why the settings are not saved; None where they are saved."""
 
@@ -113,6 +117,10 @@ class GputuiApp(App[Outcome]):
         self._answer_signals()
         self.app_resume_signal.subscribe(self, lambda _: self.call_later(self.main.repaint))
         self.set_interval(_TERMINAL_CHECK, self._check_terminal)
+
+    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
+        """Do as Textual's method does, but send only the cells that have changed."""
+        super()._display(screen, self._cells.only_changes(renderable))
 
     def _answer_signals(self) -> None:
         """Exit at a signal with the terminal restored; a signal that has already arrived counts too."""

@@ -567,9 +567,7 @@ class MainScreen(Screen[None]):
 
     def repaint(self) -> None:
         """Paint every cell: after Ctrl-Z the terminal has lost the cells that did not change."""
-        for widget in self.query(Lines):
-            widget.refresh()
-        self.refresh(repaint=True, layout=True)
+        self.app.screen.refresh(layout=True)
 
     def _draw(self) -> None:
         """Draw everything, and compute the room of each part."""
