@@ -66,7 +66,7 @@ def slow(tmp_path: Path) -> Slow:
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 async def test_a_torch_without_cuda_is_said_and_each_device_is_missing() -> None:
     async with session(command=(sys.executable, "train.py")) as s:
-        await s.press("5", "4", "v")
+        await s.press("5", "4", "@check")
         assert not answered(s) and "Python" in "\n".join(texts(s))
         await s.until(lambda: answered(s), patience=90)
         text = " ".join("\n".join(texts(s)).split())
