@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from rich.segment import Segment
 from rich.style import Style
 from textual.css.scalar import Scalar
+from textual.filter import ANSIToTruecolor, LineFilter
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
@@ -95,6 +96,10 @@ class Lines(Widget):
     def notify_style_update(self) -> None:
         self._looks.clear()
         super().notify_style_update()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        # Themes have no colors of the terminal: this filter would copy every painted line in vain.
+        return [each for each in super().get_line_filters() if not isinstance(each, ANSIToTruecolor)]
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
