@@ -89,8 +89,8 @@ def test_a_job_that_is_started_again_on_the_screen_is_confined(box: Confined, st
     terminal.send("D")
     terminal.until("done")
     terminal.send("R")
-    terminal.until("press R again")
-    terminal.send("R")
+    terminal.until("⏎ yes")
+    terminal.send("\r")
     confined = box.folder / "confined"
     until(lambda: confined.read_text() == "1\n1\n")
     until(lambda: (box.folder / "seen").read_text().count("\n") == 2)

@@ -187,7 +187,7 @@ async def test_a_job_is_stopped_by_a_key_that_is_pressed_twice(monkeypatch: pyte
         await s.press("S", "down", "S")
         assert stopped == [] and "ended" in s.main.message
         await s.press("up", "S")
-        assert "S again" in s.main.message and stopped == []
+        assert "? ⏎ yes" in s.main.message and stopped == []
         await s.press("S")
         await s.until(lambda: stopped == ["gpu1:m6u5"] and told.asked == ["gpu1"])
         await s.until(lambda: "no such" in s.main.message)

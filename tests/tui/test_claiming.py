@@ -254,6 +254,7 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
         await s.press("w", "enter")
         await s.until(lambda: "nothing is queued" in s.main.message)
         assert "you would be 3rd in line, after ana (4 devices), lee (1 device)" in s.main.message
+        assert "would be 3rd in line" in s.texts("#message")[0], "it is not cut off at 80 columns"
 
 
 # The queue
@@ -352,7 +353,8 @@ async def test_w_left_with_escape_or_without_a_command_puts_nobody_in_line(
         assert s.app.screen is s.main
     async with session(command=(), environ=environ) as s:
         await s.press("w")
-        assert isinstance(s.app.screen, LineScreen) and "command" in s.app.screen.prompt
+        assert isinstance(s.app.screen, LineScreen)
+        assert "command to run when it is your turn" in s.app.screen.prompt
     async with session(command=("no-such-program",), environ=environ) as s:
         await s.press("w")
         assert "'no-such-program'" in s.main.message

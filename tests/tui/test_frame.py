@@ -424,8 +424,13 @@ async def test_the_demos_command_is_marked_and_not_started_and_can_be_edited() -
         for key in ("enter", "@return", "@detach"):
             await s.press(key)
             assert "demo's example" in s.main.message and s.app.is_running
+            assert "to type your own" in s.texts("#message")[0]
         await s.press("e")
         assert isinstance(s.app.screen, LineScreen)
+        # Typing replaces the example, but not what the user has typed.
+        await s.press(*"python", "space", "a", "enter", "e", *"py", "enter")
+        assert s.main.app_state.options.command == ("python", "apy")
+        await s.press("e")
         s.app.screen.query_one(Input).value = "python mine.py"
         await s.press("enter")
         assert "example" not in s.texts("#launch")[0]

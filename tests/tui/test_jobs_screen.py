@@ -152,16 +152,28 @@ async def test_stopping_asks_twice_and_another_key_takes_it_back(desk: Desk) -> 
     says(job, "up")
     async with session(environ=environ(desk)) as s:
         await s.press("D", "S")
-        assert f"press S again to stop {job.id}" in told(s)
+        assert f"stop {job.id} (SIGTERM" in told(s) and "⏎ yes" in told(s)
         await s.press("j", "S")
         assert refreshed(job).state == "running"
-        assert f"press S again to stop {job.id}" in told(s)
+        assert f"stop {job.id} (SIGTERM" in told(s) and "⏎ yes" in told(s)
         await s.press("S")
         assert f"stopping {job.id}" in told(s)
         await s.until(lambda: "SIGTERM; it ended after" in told(s))
         assert shown(s, "■ stopped")
         await s.press("S")
         assert f"job {job.id} has ended already" in told(s)
+
+
+async def test_enter_says_yes_and_every_other_key_does_what_it_always_does(desk: Desk) -> None:
+    job = desk.sh("echo up; exec sleep 600")
+    says(job, "up")
+    async with session(environ=environ(desk)) as s:
+        await s.press("D", "S", "y")
+        await s.until(lambda: "⏎ yes" not in told(s))
+        await s.press("enter")
+        assert refreshed(job).state == "running" and "stopping" not in told(s)
+        await s.press("S", "enter")
+        await s.until(lambda: refreshed(job).state == "stopped")
 
 
 async def test_leaving_while_a_job_is_being_stopped_is_no_error(
@@ -193,7 +205,7 @@ async def test_only_ended_jobs_are_forgotten_and_the_cursor_stays_near(desk: Des
             running.id, *(job.id for job in reversed(over)),
         ]  # fmt: skip
         await s.press("j", "j", "x")
-        assert f"press x again to remove {over[1].id} and its log" in told(s)
+        assert f"remove {over[1].id} and its log? ⏎ yes" in told(s)
         assert over[1].folder.exists()
         await s.press("x")
         assert over[1].id in told(s) and "removed" in told(s)
@@ -349,7 +361,7 @@ async def test_R_shows_the_best_free_devices_and_starts_when_it_is_pressed_again
     job = of_this_box(desk, "sh", "-c", "echo on $CUDA_VISIBLE_DEVICES")
     async with session(environ=environ(desk)) as s:
         await s.press("1", "D", "R")
-        assert re.search(rf"press R again to start {job.id} as a new job on GPUs (\d) and (\d)", told(s))
+        assert re.search(rf"start {job.id} as a new job on GPUs (\d) and (\d)", told(s))
         found = ",".join(map(str, numbers(told(s).rpartition("GPUs")[2])))
         await s.press("j", "R")
         assert len(all_jobs(desk.environ)) == 1
@@ -441,7 +453,7 @@ async def test_R_judges_the_devices_by_the_rules_of_the_job(desk: Desk) -> None:
     used = replace(before, devices=tuple(replace(each, processes=busy) for each in before.devices))
     async with session(used, environ=environ(desk)) as s:
         await s.press("D", "R")
-        assert f"press R again to start {job.id}" in told(s)
+        assert f"start {job.id} as a new job" in told(s)
         await s.press("R")
         await s.until(lambda: "started on GPU" in told(s))
     assert len(all_jobs(desk.environ)) == 2

@@ -169,3 +169,17 @@ async def test_every_size_is_painted() -> None:
         for width, height in ((130, 40), (20, 5)):
             await s.resize(width, height)
             assert all(len(line) <= width for line in texts(s))
+
+
+async def test_below_the_list_stand_the_devices_of_a_person_in_words() -> None:
+    snapshot = people(ana=3, bo=2)
+    both = replace(
+        snapshot.devices[1], processes=(*(snapshot.devices[1].processes or ()), job(9, user="ana"))
+    )
+    async with session(replace(snapshot, devices=(snapshot.devices[0], both))) as s:
+        await s.press("@people")
+        assert lit(s).startswith("ana")
+        assert "devices" in texts(s, "#page-footer")[0]
+        assert texts(s, "#page-footer")[1].strip() == "GPUs 0 and 1"
+        await s.press("down")
+        assert "command" in texts(s, "#page-footer")[0]

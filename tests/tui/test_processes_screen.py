@@ -94,8 +94,8 @@ def told(s: Session) -> str:
 
 
 def asks(s: Session) -> tuple[str, int] | None:
-    """The signal that another X would send, and the pid of its process; None where X would only ask."""
-    found = re.search(r"press X again to send (SIG\w+) to .* \(pid (\d+)\)", told(s))
+    """The signal that another X would send, and the pid of its process; None without a question."""
+    found = re.search(r"send (SIG\w+) to .* \(pid (\d+)\)\? ⏎ yes", told(s))
     return (found[1], int(found[2])) if found else None
 
 

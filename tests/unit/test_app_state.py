@@ -91,6 +91,14 @@ def test_the_cursor_stays_on_its_device_and_goes_to_the_first_row_when_that_has_
     assert state.with_snapshot(box(*FOUR[:2])).cursor == FOUR[0].key
 
 
+@pytest.mark.parametrize("command", [(), ("python", "train.py")])
+def test_the_cursor_of_a_demo_begins_on_a_free_device(command: tuple[str, ...]) -> None:
+    demo = AppState({}, LaunchOptions(command), label="demo lost")
+    assert demo.with_snapshot(box(busy(FOUR[0]), *FOUR[1:])).cursor == FOUR[1].key
+    assert demo.with_snapshot(box(*map(busy, FOUR))).cursor == FOUR[0].key
+    assert demo.with_snapshot(box()).cursor is None
+
+
 def test_without_a_reading_there_is_nothing_to_select() -> None:
     state = AppState({})
     assert (state.rows, state.selected, state.verdicts, state.limits) == ((), (), {}, None)

@@ -160,8 +160,8 @@ def test_a_job_there_is_seen_with_its_log_followed_and_stopped(page: Terminal, t
     page.send("\r")
     page.until("jobs of other boxes")
     page.send("S")
-    page.until("press S again")
-    page.send("S")
+    page.until("⏎ yes")
+    page.send("\r")
     page.until("■ stopped")
 
 

@@ -134,7 +134,8 @@ def test_the_keys_are_those_of_the_users_keymap() -> None:
     assert text(replace(state(), screen=own)).startswith(" s/0-9 select")
 
 
-def test_the_demos_example_is_copied_or_edited_and_not_run() -> None:
-    example = replace(state(4), example=COMMAND.command)
-    assert not {"launch", "return", "detach", "wait"} & {*next_actions(example)}
-    assert text(example).startswith(" y copy  esc clear  ")
+def test_with_the_demos_example_the_keys_are_those_of_a_command_that_runs_except_waiting() -> None:
+    example = replace(state(4), label="demo shared", example=COMMAND.command)
+    full = replace(state(0), label="demo shared", example=COMMAND.command)
+    assert not {"return", "detach", "wait"} & {*next_actions(example), *next_actions(full)}
+    assert text(example).startswith(" ⏎ run  y copy  esc clear  ")

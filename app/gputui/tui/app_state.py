@@ -207,7 +207,7 @@ class AppState:
         keys = [device.key for device in self.rows]
         if self.cursor in keys or self.cursor in self.selection:
             return self
-        if self.cursor is None and self.is_example:
+        if self.cursor is None and self.label and keys:
             # A demo begins with a device that the first key can take.
             return replace(self, cursor=next((key for key in keys if self.verdicts[key].free), keys[0]))
         place = self.box.position.get(self.cursor or "", 0)

@@ -17,7 +17,7 @@ from gputui.choosing.verdict_text import (
     user_name,
 )
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import UNKNOWN, age, duration, person, printable, size, without_path
+from gputui.inventory.formatting import UNKNOWN, age, duration, gpus, person, printable, size, without_path
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
@@ -43,7 +43,8 @@ class Row:
 
     Below a person, a row is all that they have on one device; its process has the most memory there.
 
-    `short` is `what` for little room: a command without the path of its program, a state without advice.
+    `short` is `what` for little room: a command without the path of its program, a state without advice; for
+    a person, the devices in words.
     `depth` is the indentation in a tree; `amount` is the memory in bytes, 0 where it is not known; `tone` is
     the style of `what`.
     """
@@ -116,8 +117,11 @@ def _person(app_state: AppState, snapshot: Snapshot, found: Person) -> list[Row]
     total = sum(device.memory_total or 0 for device in snapshot.devices if device.parent is None)
     labels = ",".join(snapshot.label(holding.device) for holding in found.holdings)
     has = [f"{count} GPU{'s' if count != 1 else ''}: {labels}" if labels else "no process"]
-    has += [job_claimed_and_runs_on(use, snapshot) for use in found.unclaimed_uses]
-    what = f"{''.join(bar((found.memory or 0) / total if total else 0.0, _BAR))}  {'; '.join(has)}"
+    uses = [job_claimed_and_runs_on(use, snapshot) for use in found.unclaimed_uses]
+    what = f"{''.join(bar((found.memory or 0) / total if total else 0.0, _BAR))}  {'; '.join([*has, *uses])}"
+    in_words = [gpus([snapshot.label(holding.device) for holding in found.holdings])] if labels else []
+    if found.claims:
+        in_words.append(f"{gpus([*map(snapshot.label, found.claims)])} claimed without a process")
     heading = Row(
         "",
         "",
@@ -126,7 +130,7 @@ def _person(app_state: AppState, snapshot: Snapshot, found: Person) -> list[Row]
         age(found.since, now),
         "",
         what,
-        what,
+        "; ".join([*in_words, *uses]),
         amount=found.memory or 0,
         tone="warn" if found.unclaimed_uses else "memory",
         person=found,

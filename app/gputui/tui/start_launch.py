@@ -210,7 +210,7 @@ def in_line(app_state: AppState, environ: Mapping[str, str], request: DeviceRequ
     if app_state.label:
         line = app_state.snapshot.waiters if app_state.snapshot else ()
         place = place_in_line(request, line, app_state.snapshot)
-        return f"{app_state.label}: nothing is queued here; you would be {place}", False
+        return f"nothing is queued here: you would be {place} ({app_state.label})", False
     place = place_in_line(request, waiters(environ), app_state.snapshot)
     count = request.count or len((request.names or "").split(","))
     try:

@@ -98,12 +98,13 @@ class LaunchController:
 
     # Editing
 
-    def edit(self) -> None:
-        """Let the user type the command."""
+    def edit(self, what: str = "command") -> None:
+        """Let the user type the command; typing replaces a demo's example. `what` names it in the prompt."""
         from gputui.tui.screens.line_input import command_input
 
-        options = self._view.app_state.options
-        self._view.open(command_input(command_line(options.additions, options.command)), self._edited)
+        app_state = self._view.app_state
+        line = command_line(app_state.options.additions, app_state.options.command)
+        self._view.open(command_input(line, what, app_state.is_example), self._edited)
 
     def _edited(self, line: str | None) -> None:
         if line is None:
@@ -252,7 +253,7 @@ class LaunchController:
         options, keymap, launch = app_state.options, app_state.screen.keymap, app_state.launch
         edit, page, ask = (key_of(action, keymap) for action in ("edit", "launch_page", "command"))
         if app_state.is_example:
-            return f"this command is the demo's example: press {edit} to type your own", "warn"
+            return f"nothing is started: this is the demo's example; press {edit} to type your own", "warn"
         if options.nodes > 1 and not options.rendezvous:
             return f"the first machine is not named yet: press {page}, then first machine", "warn"
         refused = launch.refused or app_state.unclaimed
@@ -494,7 +495,7 @@ class LaunchController:
         self.cancel()
         app_state = self._view.app_state
         if not app_state.options.command:
-            self.edit()
+            self.edit("command to run when it is your turn")
             return
         if self._cannot_start():
             return

@@ -22,7 +22,7 @@ class BoxJobsScreen(JobsPage):
         shown("escape,q", "dismiss", "nodes", "esc", "Back to the nodes"),
         *cursor_bindings("job"),
         shown("enter", "follow", "follow log", "⏎", "Follow the job's log in this terminal"),
-        shown("S", "stop", "stop", about="Stop the job (press it twice)"),
+        shown("S", "stop", "stop", about="Stop the job; asks first"),
         shown("r", "ask_now", "ask now", about="Ask the boxes again now"),
     ]
 

@@ -29,7 +29,7 @@ class DeviceScreen(ProcessListPage):
         hidden("left_square_bracket,shift+tab", "device(-1)", "Previous device"),
         shown("space", "select", "select", about="Select the device, or deselect it"),
         *cursor_bindings("process"),
-        shown("X", "signal", "signal", about="Send SIGTERM, then SIGKILL; asked for twice"),
+        shown("X", "signal", "signal", about="Send SIGTERM, the next time SIGKILL; asks first"),
         shown("plus,equals_sign", "zoom(-1)", "zoom", "+/-", "A shorter span of the timelines"),
         hidden("minus", "zoom(1)", "A longer span of the timelines"),
         hidden("pagedown", "page(1)", "Page down"),

@@ -109,16 +109,12 @@ class ExperimentsScreen(ListPage):
             self._copy_text("\n".join(as_text(current, None)) + "\n")
 
     def action_forget(self) -> None:
-        """Remove the experiment when the key is pressed twice; its jobs and their logs stay."""
+        """Remove the experiment once the user says yes; its jobs and their logs stay."""
         current = self._current
         if current is None:
             return
         if current.state != "running" and self.confirmed("forget") != current.id:
-            self.ask_again(
-                "forget",
-                current.id,
-                f"press x again to remove {current.request.kind} {current.id}; its jobs stay",
-            )
+            self.ask("forget", current.id, f"remove {current.request.kind} {current.id} (its jobs stay)")
             return
         try:
             store.forget(current)

@@ -68,7 +68,7 @@ class JobsPage(ListPage):
         raise NotImplementedError
 
     def stop(self, job: Job) -> None:
-        """Stop the job, after the user has asked for it twice: the job may have run for days."""
+        """Stop the job, after the user has said yes: the job may have run for days."""
         raise NotImplementedError
 
     def actionable(self) -> Job | None:
@@ -106,7 +106,7 @@ class JobsPage(ListPage):
         return [*lines, title(f"log of {job.address}", width, follows), *tail]
 
     def action_stop(self) -> None:
-        """Stop the job at the second press: it may have run for days."""
+        """Stop the job, once the user says yes: it may have run for days."""
         job = self.actionable()
         if job is None:
             return
@@ -117,7 +117,7 @@ class JobsPage(ListPage):
             self.draw()
         else:
             grace = f"SIGTERM, and SIGKILL after {GRACE:.0f} s"
-            self.ask_again("stop", job.address, f"press S again to stop {job.address}: {grace}")
+            self.ask("stop", job.address, f"stop {job.address} ({grace})")
 
 
 class JobsScreen(JobsPage):
@@ -244,7 +244,7 @@ class JobsScreen(JobsPage):
             self.view.show_message(message)
 
     def action_rerun(self) -> None:
-        """Ask once, with the devices that were found; the second press uses that result."""
+        """Ask once, with the devices that were found; yes uses that result."""
         if self._example() is not None:
             self.show_message(f"{self.view.app_state.not_of_this_machine('jobs')}: nothing is started")
             return
@@ -260,9 +260,7 @@ class JobsScreen(JobsPage):
         if found is None:
             self.show_message(text)
         else:
-            self.ask_again(
-                "rerun", (job.id, found), f"press R again to start {job.id} as a new job on {text}"
-            )
+            self.ask("rerun", (job.id, found), f"start {job.id} as a new job on {text}")
 
     def action_experiments(self) -> None:
         self._open_experiments()
@@ -337,12 +335,12 @@ class JobsScreen(JobsPage):
         in_background("stop a job", work)
 
     def action_forget(self) -> None:
-        """Remove the job at the second press: its log is removed too."""
+        """Remove the job, once the user says yes: its log is removed too."""
         job = self.actionable()
         if job is None:
             return
         if job.over and self.confirmed("forget") != job.id:
-            self.ask_again("forget", job.id, f"press x again to remove {job.id} and its log")
+            self.ask("forget", job.id, f"remove {job.id} and its log")
             return
         try:
             forget(job)

@@ -20,7 +20,8 @@ class LineScreen(ModalScreen[str | None]):
               line is not accepted
     typed     is called with the line after every change
     explain   returns what Enter does with a valid line, shown in place of the prompt
-    replaces  typing replaces the first line, and replaces an invalid line after Enter
+    selected  typing replaces the first line
+    replaces  the same, and typing replaces an invalid line after Enter
     rewrite   converts a line to another when Tab is pressed, None for no change
     input     the widget for the input
     """
@@ -36,6 +37,7 @@ class LineScreen(ModalScreen[str | None]):
         check: Callable[[str], object] = lambda line: None,
         typed: Callable[[str], object] = lambda line: None,
         explain: Callable[[str], str] | None = None,
+        selected: bool = False,
         replaces: bool = False,
         rewrite: Callable[[str], str | None] = lambda line: None,
         input: type[OneLine] = OneLine,
@@ -44,6 +46,7 @@ class LineScreen(ModalScreen[str | None]):
         self.prompt, self._value, self._placeholder = prompt, value, placeholder
         self._typed, self._check = typed, check
         self._replaces, self._rewrite, self._input = replaces, rewrite, input
+        self._selected = selected or replaces
         self._explain = explain or (lambda line: prompt)
 
     def compose(self) -> ComposeResult:
@@ -52,7 +55,7 @@ class LineScreen(ModalScreen[str | None]):
             yield self._input(self._value, placeholder=self._placeholder)
 
     def on_mount(self) -> None:
-        if self._replaces:
+        if self._selected:
             self.query_one(OneLine).action_select_all()
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -89,10 +92,10 @@ class LineScreen(ModalScreen[str | None]):
         return found if isinstance(found, str) else None
 
 
-def command_input(line: str) -> LineScreen:
-    """A screen that asks for a command, initially `line`. A line with an open quote or with shell syntax is
-    not accepted: Tab rewrites shell syntax as a call of a shell."""
-    prompt, for_shell = "command   (⏎ accept, esc cancel)", "tab: bash -c '…'"
+def command_input(line: str, what: str = "command", selected: bool = False) -> LineScreen:
+    """A screen that asks for a command, named `what`, initially `line`. A line with an open quote or with
+    shell syntax is not accepted: Tab rewrites shell syntax as a call of a shell."""
+    prompt, for_shell = f"{what}   (⏎ accept, esc cancel)", "tab: bash -c '…'"
 
     def error_in(typed: str) -> str | None:
         split(typed)  # raises WordsError
@@ -111,4 +114,13 @@ def command_input(line: str) -> LineScreen:
         return for_a_shell(typed) if shell_syntax(typed) or shell_expansion(typed) else None
 
     example = "for example: python train.py"
-    return LineScreen(prompt, line, example, error_in, explain=explain, rewrite=rewrite, input=CommandLine)
+    return LineScreen(
+        prompt,
+        line,
+        example,
+        error_in,
+        explain=explain,
+        selected=selected,
+        rewrite=rewrite,
+        input=CommandLine,
+    )

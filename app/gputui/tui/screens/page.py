@@ -118,6 +118,10 @@ class Page(ModalScreen[None]):
     def on_key(self, event: events.Key) -> None:
         # This runs before the lookup of the key's binding.
         self._press()
+        if event.key == "enter" and self._asked is not None and self._asked[0] == self._presses - 1:
+            event.stop()
+            getattr(self, f"action_{self._asked[1]}")()
+            return
         action_id = self._main_keys().get(event.key)
         if action_id is None:
             return
@@ -245,13 +249,14 @@ class Page(ModalScreen[None]):
         self.view.show_message(text)
         self.draw()
 
-    def ask_again(self, action: str, target: object, message: str) -> None:
-        """Show what a dangerous key will do to `target` when it is pressed a second time."""
+    def ask(self, action: str, target: object, question: str) -> None:
+        """Ask whether to perform a dangerous action on `target`. The next key answers: Enter, or the action's
+        own key again, performs it; any other key does what it always does."""
         self._asked = (self._presses, action, target)
-        self.show_message(message)
+        self.show_message(f"{question}? ⏎ yes")
 
     def confirmed(self, action: str) -> Any:
-        """The target of `ask_again` for this action at the key press just before, else None."""
+        """The target of `ask` for this action at the key press just before, else None."""
         asked, self._asked = self._asked, None
         return asked[2] if asked is not None and asked[:2] == (self._presses - 1, action) else None
 

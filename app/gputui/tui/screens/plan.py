@@ -299,18 +299,18 @@ class PlanScreen(ListPage):
         known = agreed[1:] if agreed[:1] == (row.strategy,) else ()
 
         def ask(what: str, text: str) -> None:
-            self.ask_again("use", (row.strategy, *known, what), text)
+            self.ask("use", (row.strategy, *known, what), text)
 
         files = _written(made.texts)
         if row.fits is False and "fit" not in known:
-            ask("fit", f"{row.name} does not fit: press ⏎ again to use it all the same")
+            ask("fit", f"{row.name} does not fit: use it all the same")
         elif self.view.app_state.label and files and "demo" not in known:
-            ask("demo", f"not this machine's devices: press ⏎ again to write {files} here")
+            ask("demo", f"not this machine's devices: write {files} here")
         else:
             try:
                 write(made, overwrite="overwrite" in known)
             except FilesDifferError as error:
-                ask("overwrite", f"other text is in {_written(error.paths)}: press ⏎ again to overwrite it")
+                ask("overwrite", f"other text is in {_written(error.paths)}: overwrite it")
             except OSError as error:
                 self._ask_for_folder(row, found, (row.strategy, *known), error.strerror or str(error))
             else:

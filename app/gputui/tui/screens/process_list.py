@@ -62,9 +62,9 @@ class ProcessListPage(ListPage):
     # Signals
 
     def action_signal(self) -> None:
-        """Send a signal at the second press; first SIGTERM, then SIGKILL to the same process.
+        """Send a signal, once the user says yes; first SIGTERM, then SIGKILL to the same process.
 
-        The second press acts on the process named at the first, wherever it is in the list by then.
+        Yes acts on the process that the question names, wherever it is in the list by then.
         """
         asked, row = self.confirmed("signal"), self.row
         if asked is not None:
@@ -76,9 +76,7 @@ class ProcessListPage(ListPage):
         else:
             again = (row.process.pid, row.process.started) in self._terminated
             number = signal.SIGKILL if again else signal.SIGTERM
-            self.ask_again(
-                "signal", (row.process, number), f"press X again to send {_what(row.process, number)}"
-            )
+            self.ask("signal", (row.process, number), f"send {_what(row.process, number)}")
 
     def _send(self, process: Process, number: int) -> str:
         """Send the signal; return a message about the outcome."""

@@ -22,7 +22,7 @@ class ProcessesScreen(ProcessListPage):
         shown("slash", "filter", "filter", "/", "Show some processes only"),
         shown("tab", "show_as('trees')", "tree", about="As trees of who started whom, or as a list"),
         shown("P", "show_as('people')", "people", about="By person, or as a list"),
-        shown("X", "signal", "signal", about="Send SIGTERM, then SIGKILL; asked for twice"),
+        shown("X", "signal", "signal", about="Send SIGTERM, the next time SIGKILL; asks first"),
         shown("enter", "user", "this user", "⏎", "Only the processes of the user at the cursor"),
     ]
 
@@ -52,8 +52,9 @@ class ProcessesScreen(ProcessListPage):
         row = self.row
         notice = idle_notice([each.person for each in self.rows if each.person], self.view.app_state)
         idle = [clip(((f" {notice}", "warn"),), width)] if notice else []
-        # The whole command line of the row under the cursor: the list may have cut it.
-        return [*idle, title("command", width), *(told_lines(row.what, "dim", width)[:3] if row else ())]
+        # The whole command line of the row under the cursor: the list may have cut it. A person has devices.
+        name, text = ("devices", row.short) if row and row.person else ("command", row.what if row else "")
+        return [*idle, title(name, width), *(told_lines(text, "dim", width)[:3] if row else ())]
 
     def lines(self, width: int, height: int) -> list[Line]:
         if not self.rows:

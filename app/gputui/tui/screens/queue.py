@@ -58,7 +58,7 @@ class QueueScreen(ListPage):
         return turns[self.cursor].waiter if self.cursor < len(turns) else None
 
     def action_leave(self) -> None:
-        """Leave the queue at the second press: a waiter that returns starts again at the end."""
+        """Leave the queue once the user says yes: a waiter that returns starts again at the end."""
         waiter = self._waiter
         if waiter is None:
             return
@@ -77,6 +77,4 @@ class QueueScreen(ListPage):
             )
         else:
             job = printable(waiter.job)
-            self.ask_again(
-                "leave", waiter.place, f"press S again to take job {job} out of the queue; it will not start"
-            )
+            self.ask("leave", waiter.place, f"take job {job} out of the queue (it will not start)")

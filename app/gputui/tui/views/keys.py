@@ -24,11 +24,11 @@ def next_actions(app_state: AppState) -> tuple[str, ...]:
 
 def _next_actions(app_state: AppState) -> Iterator[str]:
     decided, verdicts = app_state.selection.decided, app_state.verdicts
-    starts = bool(app_state.options.command) and not app_state.is_example
-    if not starts and not app_state.is_example:
+    command = bool(app_state.options.command)
+    if not command:
         yield "edit"
     if decided:
-        if starts:
+        if command:
             waits = any(
                 verdicts[device.key].state in _TAKEN and app_state.own_job_on(device.key) is None
                 for device in app_state.selected
@@ -40,10 +40,10 @@ def _next_actions(app_state: AppState) -> Iterator[str]:
         yield "clear"
     elif app_state.rows:
         full = not any(verdict.free for verdict in verdicts.values())
-        if starts and full:
+        if command and full and not app_state.is_example:
             yield "wait"
         yield from ("select",) if full else ("select", "best")
-        if starts and not full:
+        if command and not full:
             yield "launch"
     else:
         yield "cpu"

@@ -159,7 +159,7 @@ def listed(
     def where(row: Row) -> str:
         return f" ({row.where})" if row.where and _WHERE not in widths else ""
 
-    paths = all(len(row.what + where(row)) + 2 * row.depth <= room for row in found if row.what != row.short)
+    paths = all(len(row.what + where(row)) + 2 * row.depth <= room for row in found if row.pid)
 
     def command(row: Row) -> str:
         branch = "  " * (row.depth - 1) + "└ " if row.depth else ""
