@@ -251,7 +251,9 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
         s.main.set_app_state(replace(s.main.app_state, label="demo: shared"))
         await s.press("4", "@detach")
         assert s.main.launch.pending is not None and s.main.launch.pending.allocation.lease is None
-        await s.press("w", "enter")
+        await s.press("w")
+        assert "Nothing is queued here" in prompted(s) and "⏎ yes" not in prompted(s)
+        await s.press("enter")
         await s.until(lambda: "nothing is queued" in s.main.message)
         assert "you would be 3rd in line, after ana (4 devices), lee (1 device)" in s.main.message
         assert "would be 3rd in line" in s.texts("#message")[0], "it is not cut off at 80 columns"

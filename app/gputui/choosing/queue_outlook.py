@@ -195,7 +195,8 @@ def turn_columns(snapshot: Snapshot, silent: str = "") -> tuple[Column[Turn], ..
 
 def occupied_columns(snapshot: Snapshot, commands: bool = True) -> tuple[Column[Occupied], ...]:
     """The columns of devices that are not free: the device, its user, the memory in use, since when, the
-    kind of use, and with `commands` the command.
+    kind of use, and with `commands` the command. Without it there is little room, and the end may be cut: the
+    kind of use, which says whom to ask, then comes first.
 
     ("GPU 3", "bo", "38.8G", "claimed 7h13m ago", "0 % for 40m", "python serve.py")
     """
@@ -211,7 +212,7 @@ def occupied_columns(snapshot: Snapshot, commands: bool = True) -> tuple[Column[
         Column("USE", _use, hoarded),
         Column("COMMAND", _command, "dim"),
     )
-    return columns if commands else columns[:-1]
+    return columns if commands else (*columns[:3], columns[4], columns[3])
 
 
 def waiter_name(waiter: Waiter) -> str:

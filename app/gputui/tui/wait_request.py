@@ -75,10 +75,13 @@ def what_it_does(line: str, app_state: AppState) -> str:
     request = read_wait_request(line, app_state)
     waiters = app_state.snapshot.waiters if app_state.snapshot else ()
     other = _or_these(app_state) if request.names is None else ""
+    yes = "⏎ yes: the command then runs in the background."
+    if app_state.label:
+        yes = f"Nothing is queued here ({app_state.label})."
     return (
         f"{'All busy. ' if full else ''}Wait in line for {_wanted(request.count, app_state)}?"
         f" You would be {place_in_line(request, waiters, app_state.snapshot)}."
-        f" ⏎ yes: the command then runs in the background.{other}"
+        f" {yes}{other}"
     )
 
 
