@@ -43,7 +43,7 @@ class BoxJobsScreen(JobsPage):
 
     def item_keys(self) -> Sequence[Hashable]:
         self._states = self._boxes.states
-        if not self._presses:
+        if not self._pressed:
             # The cursor should be on the first job, not on a box that has not answered yet.
             self.key, self.cursor = None, 0
         return row_keys(self._states)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 
 from gputui.inventory.job import JobError
 from gputui.jobs.experiments import store
@@ -113,9 +114,13 @@ class ExperimentsScreen(ListPage):
         current = self._current
         if current is None:
             return
-        if current.state != "running" and self.confirmed("forget") != current.id:
-            self.ask("forget", current.id, f"remove {current.request.kind} {current.id} (its jobs stay)")
-            return
+        if current.state == "running":
+            self._forget(current)
+        else:
+            what = f"remove {current.request.kind} {current.id} (its jobs stay)"
+            self.ask("forget", what, partial(self._forget, current))
+
+    def _forget(self, current: Experiment) -> None:
         try:
             store.forget(current)
             self.show_message(f"{current.request.kind} {current.id} is removed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 
 from textual import events
 
@@ -13,7 +14,6 @@ from gputui.jobs.log_screen import Tail
 from gputui.jobs.source import of_this_program, place
 from gputui.jobs.stop import GRACE, stop
 from gputui.jobs.store import Stored, forget, stored
-from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
 from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.main_view import MainView
@@ -112,12 +112,9 @@ class JobsPage(ListPage):
             return
         if job.over:
             self.show_message(f"job {job.address} has ended already")
-        elif self.confirmed("stop") == job.address:
-            self.stop(job)
-            self.draw()
         else:
             grace = f"SIGTERM, and SIGKILL after {GRACE:.0f} s"
-            self.ask("stop", job.address, f"stop {job.address} ({grace})")
+            self.ask("stop", f"stop {job.address} ({grace})", partial(self.stop, job))
 
 
 class JobsScreen(JobsPage):
@@ -251,16 +248,15 @@ class JobsScreen(JobsPage):
         job = self.actionable()
         if job is None:
             return
-        asked: tuple[str, AppState] | None = self.confirmed("rerun")
-        if asked is not None and asked[0] == job.id:
-            self._controller.rerun(job, asked[1])
-            self.draw()
-            return
         found, text = self._controller.best_for(job)
         if found is None:
             self.show_message(text)
         else:
-            self.ask("rerun", (job.id, found), f"start {job.id} as a new job on {text}")
+            self.ask(
+                "rerun",
+                f"start {job.id} as a new job on {text}",
+                partial(self._controller.rerun, job, found),
+            )
 
     def action_experiments(self) -> None:
         self._open_experiments()
@@ -339,9 +335,12 @@ class JobsScreen(JobsPage):
         job = self.actionable()
         if job is None:
             return
-        if job.over and self.confirmed("forget") != job.id:
-            self.ask("forget", job.id, f"remove {job.id} and its log")
-            return
+        if job.over:
+            self.ask("forget", f"remove {job.id} and its log", partial(self._forget, job))
+        else:
+            self._forget(job)
+
+    def _forget(self, job: Job) -> None:
         try:
             forget(job)
             self.show_message(f"job {job.id} and its log are removed")

@@ -6,9 +6,9 @@ A page is a body above a footer: notes, a line for messages, the keys. A list pa
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from textual import events
 from textual.actions import parse
@@ -102,8 +102,10 @@ class Page(ModalScreen[None]):
     def __init__(self, view: MainView) -> None:
         super().__init__(classes="page")
         self.view = view
-        self._asked: tuple[int, str, Any] | None = None
-        self._presses = 0
+        self._asked: tuple[Collection[str], Callable[[], object]] | None = None
+        """The keys that answer the question with yes, and what is done then; None without a question."""
+        self._pressed = False
+        """Whether a key or the mouse has been pressed."""
 
     def compose(self) -> ComposeResult:
         yield Lines(id="page-body")
@@ -117,10 +119,12 @@ class Page(ModalScreen[None]):
 
     def on_key(self, event: events.Key) -> None:
         # This runs before the lookup of the key's binding.
+        asked = self._asked
         self._press()
-        if event.key == "enter" and self._asked is not None and self._asked[0] == self._presses - 1:
+        if asked is not None and event.key in asked[0]:
             event.stop()
-            getattr(self, f"action_{self._asked[1]}")()
+            asked[1]()
+            self.draw()
             return
         action_id = self._main_keys().get(event.key)
         if action_id is None:
@@ -184,7 +188,8 @@ class Page(ModalScreen[None]):
         self.dismiss()
 
     def _press(self) -> None:
-        self._presses += 1
+        """Note a key or a click: it answers a question."""
+        self._asked, self._pressed = None, True
 
     # Painting
 
@@ -249,16 +254,12 @@ class Page(ModalScreen[None]):
         self.view.show_message(text)
         self.draw()
 
-    def ask(self, action: str, target: object, question: str) -> None:
-        """Ask whether to perform a dangerous action on `target`. The next key answers: Enter, or the action's
-        own key again, performs it; any other key does what it always does."""
-        self._asked = (self._presses, action, target)
+    def ask(self, action: str, question: str, then: Callable[[], object]) -> None:
+        """Ask before a dangerous action. The next key answers: Enter, or a key of the action, calls `then`;
+        any other key does what it always does."""
+        own = [key for each in self._own if each.action == action for key in each.key.split(",")]
+        self._asked = ("enter", *own), then
         self.show_message(f"{question}? ⏎ yes")
-
-    def confirmed(self, action: str) -> Any:
-        """The target of `ask` for this action at the key press just before, else None."""
-        asked, self._asked = self._asked, None
-        return asked[2] if asked is not None and asked[:2] == (self._presses - 1, action) else None
 
 
 class ListPage(Page):

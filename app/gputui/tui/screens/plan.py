@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -292,14 +293,13 @@ class PlanScreen(ListPage):
         except RecipeError as error:
             self.show_message(str(error))
             return
-        self._write(made, row, found, self.confirmed("use") or ())
+        self._write(made, row, found)
 
-    def _write(self, made: Prepared, row: Row, found: PlannedDevices, agreed: tuple[object, ...]) -> None:
-        """Write the files, or first ask: `agreed` is the strategy and the questions already confirmed."""
-        known = agreed[1:] if agreed[:1] == (row.strategy,) else ()
+    def _write(self, made: Prepared, row: Row, found: PlannedDevices, known: tuple[str, ...] = ()) -> None:
+        """Write the files, or first ask: `known` are the questions already answered."""
 
         def ask(what: str, text: str) -> None:
-            self.ask("use", (row.strategy, *known, what), text)
+            self.ask("use", text, partial(self._write, made, row, found, (*known, what)))
 
         files = _written(made.texts)
         if row.fits is False and "fit" not in known:
@@ -312,16 +312,16 @@ class PlanScreen(ListPage):
             except FilesDifferError as error:
                 ask("overwrite", f"other text is in {_written(error.paths)}: overwrite it")
             except OSError as error:
-                self._ask_for_folder(row, found, (row.strategy, *known), error.strerror or str(error))
+                self._ask_for_folder(row, found, known, error.strerror or str(error))
             else:
                 self._start(made, row, found)
 
-    def _ask_for_folder(self, row: Row, found: PlannedDevices, agreed: tuple[object, ...], why: str) -> None:
+    def _ask_for_folder(self, row: Row, found: PlannedDevices, known: tuple[str, ...], why: str) -> None:
         """Ask for another folder where the job's directory cannot be written."""
 
         def answered(folder: str | None) -> None:
             if folder and folder.strip():
-                self._write(self._prepared(row, folder.strip()), row, found, agreed)
+                self._write(self._prepared(row, folder.strip()), row, found, known)
 
         prompt = f"{FOLDER}: {why}. Another folder for the files?   (⏎ accept, esc cancel)"
         elsewhere = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Hashable, Sequence
+from functools import partial
 
 from gputui.inventory.formatting import UNKNOWN, printable, program
 from gputui.inventory.process import Process
@@ -66,26 +67,25 @@ class ProcessListPage(ListPage):
 
         Yes acts on the process that the question names, wherever it is in the list by then.
         """
-        asked, row = self.confirmed("signal"), self.row
-        if asked is not None:
-            self.show_message(self._send(*asked))
-        elif self.view.app_state.label:
+        row = self.row
+        if self.view.app_state.label:
             self.show_message(self.view.app_state.not_of_this_machine("processes"))
         elif row is None or row.process is None:
             self.show_message("no process to signal")
         else:
             again = (row.process.pid, row.process.started) in self._terminated
             number = signal.SIGKILL if again else signal.SIGTERM
-            self.ask("signal", (row.process, number), f"send {_what(row.process, number)}")
+            self.ask("signal", f"send {_what(row.process, number)}", partial(self._send, row.process, number))
 
-    def _send(self, process: Process, number: int) -> str:
-        """Send the signal; return a message about the outcome."""
+    def _send(self, process: Process, number: int) -> None:
+        """Send the signal, and show the outcome."""
         try:
             send(process, number)
         except SignalError as error:
-            return printable(str(error))
+            self.show_message(printable(str(error)))
+            return
         self._terminated.add((process.pid, process.started))
-        return f"{_what(process, number)} was sent"
+        self.show_message(f"{_what(process, number)} was sent")
 
 
 def _what(process: Process, number: int) -> str:

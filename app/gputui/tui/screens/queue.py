@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 
 from gputui.choosing.queue_outlook import Outlook
 from gputui.inventory.formatting import printable
@@ -68,13 +69,14 @@ class QueueScreen(ListPage):
             self.show_message(self.view.app_state.not_of_this_machine("places in line"))
         elif waiter.job is None:
             self.show_message("not a job: it waits in one of your terminals; Ctrl-C there leaves the queue")
-        elif self.confirmed("leave") == waiter.place:
-            self.show_message(f"taking job {printable(waiter.job)} out of the queue …")
-            app, job = self.app, waiter.job
-            # This takes as long as the job takes to end, and the page may be closed by then.
-            in_background(
-                "leave the queue", lambda: app.call_later(self.show_message, leave_line(job, self._environ))
-            )
         else:
-            job = printable(waiter.job)
-            self.ask("leave", waiter.place, f"take job {job} out of the queue (it will not start)")
+            what = f"take job {printable(waiter.job)} out of the queue (it will not start)"
+            self.ask("leave", what, partial(self._leave, waiter.job))
+
+    def _leave(self, job: str) -> None:
+        self.show_message(f"taking job {printable(job)} out of the queue …")
+        app = self.app
+        # This takes as long as the job takes to end, and the page may be closed by then.
+        in_background(
+            "leave the queue", lambda: app.call_later(self.show_message, leave_line(job, self._environ))
+        )
