@@ -88,14 +88,15 @@ def test_however_it_ends_that_is_said_below_its_output_and_on_the_screen(
     terminal = begin("sh", str(ends))
     terminal.until(ENDED)
     terminal.send("\r")
-    terminal.until("sh ended with status 7 after")
+    # What is typed before the screen is back belongs to the shell's terminal.
+    terminal.until("STATE").until("sh ended with status 7 after")
     # A signal without a name.
     ends.write_text("kill -40 $$")
     terminal.send(":return\r")
     terminal.start_anyway()
     terminal.until("ended by signal 40 after").until(lambda t: t.text.count(ENDED) == 2)
     terminal.send("\r")
-    terminal.until("ended by signal 40")
+    terminal.until("STATE").until("ended by signal 40")
     ends.write_text("printf 'no newline'")
     terminal.send(":return\r")
     terminal.start_anyway()

@@ -45,6 +45,14 @@ def _seen(*devices: Device, seconds: int = 100) -> AppState:
     return state
 
 
+@pytest.mark.parametrize("page", [False, True])
+def test_where_there_is_no_room_for_a_chart_there_is_none(page: bool) -> None:
+    state = _seen(*EIGHT)
+    for height in range(12):
+        lines, _ = all_timelines(state, 80, height, 300, page=page, cursor=NOW)
+        assert sum("█" in text or "▇" in text for text in _texts(lines)) <= max(0, height - 1)
+
+
 def device_timeline(app_state: AppState, key: str, width: int, height: int, zoom: int) -> list[Line]:
     """The charts of one device as its page and the panel show them."""
     return device_charts(app_state, key, width, height, zoom)[0]

@@ -217,7 +217,7 @@ class _Charts:
         tall = (self._room + 1) // len(devices)
         self._gap = int(tall > (max(2, rows) if page else 2))
         tall = tall - 1 if self._gap else self._room // len(devices)
-        self._tall = min(max(tall, min(self._room, rows) if page else 1), _MOST_ROWS * rows)
+        self._tall = max(1, min(max(tall, rows if page else 1), self._room, _MOST_ROWS * rows))
         """Lines of a device."""
         self.shown = tuple(known[:beside] if beside > 1 else known[: self._tall])
         """The metrics shown of a device for which all are known."""
