@@ -22,6 +22,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "choosing.grouping": ("grouping", "order"),
     "choosing.named_devices": ("named_devices", "rules"),
     "choosing.selection": ("selection", "not_free"),
+    "choosing.idleness": ("idleness", "people", "queue_outlook"),
     "choosing.people": ("people",),
     "choosing.bandwidth": ("bandwidth",),
     "choosing.tree": ("topo_cli", "links"),

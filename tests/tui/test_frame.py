@@ -309,6 +309,28 @@ async def test_a_rule_is_typed_saved_and_used_at_once(home: Path) -> None:
         await s.until(lambda: s.main.app_state.verdicts[key].state == "held")
 
 
+async def test_an_empty_line_means_the_default_of_a_setting() -> None:
+    async with session() as s:
+        await s.press("@settings", "down")
+        for typed, interval in (("5", 5), ("  ", None)):
+            await s.press("e")
+            s.app.screen.query_one(Input).value = typed
+            await s.press("enter")
+            assert s.main.app_state.screen.interval == interval
+
+
+async def test_a_line_typed_for_a_column_is_refused(home: Path) -> None:
+    async with session() as s:
+        await s.press("@settings")
+        page = s.app.screen
+        assert isinstance(page, SettingsScreen)
+        for row in page.option_rows():
+            if row.box:
+                with pytest.raises(ValueError, match=row.id.split()[0]):
+                    page.changed(row, "7")
+        assert settings({"HOME": str(home)}) == settings({"HOME": "/nowhere"})
+
+
 async def test_every_setting_of_the_screen_can_be_changed_and_reset_on_one_page(home: Path) -> None:
     async with session(size=(80, 60)) as s:
         await s.press("@settings")
@@ -317,12 +339,12 @@ async def test_every_setting_of_the_screen_can_be_changed_and_reset_on_one_page(
         for place, row in enumerate(page.option_rows()):
             page.go_to(place)
             if row.kind == "text":
-                page.apply(page.typed(row, {"memory": "1G", "ignore_users": "dcgm"}.get(row.id, "7")))
+                page.apply(page.changed(row, {"memory": "1G", "ignore_users": "dcgm"}.get(row.id, "7")))
             else:
                 await s.press("space")
             await s.until(lambda before=saved: settings({"HOME": str(home)}) != before)  # type: ignore[misc]
             saved = settings({"HOME": str(home)})
-            page.apply(page.cleared(page.row))
+            page.apply(page.changed(page.row, None))
             await s.until(lambda before=saved: settings({"HOME": str(home)}) != before)  # type: ignore[misc]
             saved = settings({"HOME": str(home)})
         assert saved == settings({"HOME": "/nowhere"})

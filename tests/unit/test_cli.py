@@ -720,6 +720,18 @@ def test_a_wrong_call_that_may_mean_anything_points_to_the_help(call: Call, type
     assert "--help" in call(*typed.split()).refused(2)
 
 
+@pytest.mark.parametrize("typed", ["", "--interval 2s", "-- python t.py"])
+def test_a_wrong_settings_file_is_not_the_wrong_call_of_the_screen(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str
+) -> None:
+    """Another subcommand would read the same file."""
+    (tmp_path / "gputui").mkdir()
+    (tmp_path / "gputui" / "config.toml").write_text("[rule]\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    refusal = call(*typed.split()).refused(2)
+    assert "rule" in refusal and "gputui run" not in refusal
+
+
 # The screen without a terminal.
 
 

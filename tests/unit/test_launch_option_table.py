@@ -39,7 +39,7 @@ from gputui.launching.history import with_launch
 from gputui.launching.history_file import change, load
 from gputui.launching.launch_options import LaunchOptions
 from gputui.tui.app_state import AppState
-from gputui.tui.option_rows import cleared, rows, typed
+from gputui.tui.option_rows import changed, rows
 
 environ = {"HOME": sys.argv[1], "XDG_STATE_HOME": sys.argv[1]}
 words = ["-n", "1", "--flavour", "mint", "--nodes", "2", "--rendezvous", "head"]
@@ -48,13 +48,13 @@ options = launch_request(args, ("torchrun", "train.py")).options
 change(environ, lambda known: with_launch(known, options, 1, 1.0))
 plain = AppState(environ={}, options=LaunchOptions(("python", "x.py")))
 row = next(row for row in rows(plain) if row.id == "flavour")
-minty = typed(plain, row, " mint ")
+minty = changed(plain, row, " mint ")
 print(json.dumps({
     "help": parser().format_whole_help(),
     "parsed": options.flavour,
     "row": [row.label, row.value, row.given],
     "typed": minty.options.flavour,
-    "cleared": cleared(minty, row).options.flavour,
+    "cleared": changed(minty, row, None).options.flavour,
     "kept": load(environ)[0].options.flavour,
     "queued": received(sent(LaunchRequest(options))).options.flavour,
     "elsewhere": compose([Device(index=0, uuid="GPU-0")], options, environ).remarks,

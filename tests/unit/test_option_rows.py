@@ -12,7 +12,7 @@ from gputui.launching.launch_options import LaunchOptions, OptionError
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.tui.app_state import AppState
-from gputui.tui.option_rows import NEW, Row, cleared, pressed, rows, typed
+from gputui.tui.option_rows import NEW, Row, changed, rows
 from gputui.tui.views.launch_page import settings
 
 
@@ -29,6 +29,11 @@ def row(app_state: AppState, name: str) -> Row:
     return next(each for each in rows(app_state) if each.id in (name, f"env {name}"))
 
 
+def pressed(app_state: AppState, row: Row) -> AppState:
+    """The app state after space on a row."""
+    return changed(app_state, row, row.pressed)
+
+
 def names(app_state: AppState) -> list[str]:
     return [each.label for each in rows(app_state) if each.box]
 
@@ -36,7 +41,7 @@ def names(app_state: AppState) -> list[str]:
 def test_without_anything_there_are_rows_and_none_is_given() -> None:
     for each in rows(app_state(LaunchOptions(), box=None)):
         assert not each.given, each
-        assert pressed(app_state(LaunchOptions(), box=None), each) is not None
+        assert each.kind == "text" or pressed(app_state(LaunchOptions(), box=None), each) is not None
 
 
 @pytest.mark.parametrize(
@@ -69,13 +74,11 @@ def test_what_is_typed_becomes_part_of_the_plan_and_can_be_cleared(
     name: str, text: str, value: object
 ) -> None:
     before = app_state()
-    after = typed(before, row(before, name), text)
+    after = changed(before, row(before, name), text)
     assert getattr(after.options, name) == value
     assert row(after, name).given
     assert row(after, name).typed == str(value)
-    for empty in ("", "  "):
-        assert typed(after, row(after, name), empty).options == before.options
-    assert cleared(after, row(after, name)).options == before.options
+    assert changed(after, row(after, name), None).options == before.options
 
 
 @pytest.mark.parametrize(
@@ -97,7 +100,7 @@ def test_what_is_typed_becomes_part_of_the_plan_and_can_be_cleared(
 def test_what_cannot_be_is_refused_with_a_sentence(name: str, text: str) -> None:
     before = app_state(LaunchOptions(("python", "t.py"), nodes=2))
     with pytest.raises(OptionError) as refused:
-        typed(before, row(before, name), text)
+        changed(before, row(before, name), text)
     assert str(refused.value).isprintable()
 
 
@@ -106,7 +109,7 @@ def test_what_cannot_be_is_refused_with_a_sentence(name: str, text: str) -> None
 )
 def test_a_first_machine_is_a_host_with_a_port_or_without(text: str) -> None:
     before = app_state(LaunchOptions(("torchrun", "t.py"), nodes=2))
-    assert typed(before, row(before, "rendezvous"), text).options.rendezvous == text
+    assert changed(before, row(before, "rendezvous"), text).options.rendezvous == text
 
 
 def test_the_first_machine_is_asked_for_where_there_are_several() -> None:
@@ -116,7 +119,7 @@ def test_the_first_machine_is_asked_for_where_there_are_several() -> None:
 
 def test_a_tilde_is_the_home_folder() -> None:
     before = app_state()
-    after = typed(before, row(before, "directory"), "~/runs")
+    after = changed(before, row(before, "directory"), "~/runs")
     assert after.options.directory == str(Path.home() / "runs")
 
 
@@ -130,7 +133,7 @@ def test_choices_and_switches_go_round() -> None:
         now = pressed(now, row(now, "launcher"))
         seen.append(now.launcher)
     assert sorted(seen) == ["accelerate", "deepspeed", "mpirun", "python", "torchrun"]
-    assert cleared(now, row(now, "launcher")).options.launcher == "auto"
+    assert changed(now, row(now, "launcher"), None).options.launcher == "auto"
 
 
 def test_processes_are_one_a_device_unless_they_are_said() -> None:
@@ -149,12 +152,12 @@ def test_an_offered_variable_goes_on_and_off() -> None:
     assert after.options.additions == (("NCCL_DEBUG", "INFO"),)
     assert row(after, "NCCL_DEBUG").given
     assert pressed(after, row(after, "NCCL_DEBUG")).options == before.options
-    assert cleared(after, row(after, "NCCL_DEBUG")).options == before.options
+    assert changed(after, row(after, "NCCL_DEBUG"), None).options == before.options
 
 
 def test_an_offered_variable_takes_another_value_and_its_row_shows_it() -> None:
     before = app_state()
-    after = typed(before, row(before, "NCCL_DEBUG"), "WARN")
+    after = changed(before, row(before, "NCCL_DEBUG"), "WARN")
     assert after.options.additions == (("NCCL_DEBUG", "WARN"),)
     assert row(after, "NCCL_DEBUG").value == "WARN"
     assert names(after) == names(before)
@@ -162,28 +165,28 @@ def test_an_offered_variable_takes_another_value_and_its_row_shows_it() -> None:
 
 def test_a_variable_of_ones_own_is_added_changed_and_taken_out() -> None:
     now = app_state()
-    now = typed(now, row(now, NEW), "lower_case= a b =c ")
+    now = changed(now, row(now, NEW), "lower_case= a b =c ")
     assert now.options.additions == (("lower_case", " a b =c "),)
     assert names(now)[0] == "lower_case"
-    now = typed(now, row(now, "lower_case"), "2")
-    now = typed(now, row(now, NEW), "B=")
+    now = changed(now, row(now, "lower_case"), "2")
+    now = changed(now, row(now, NEW), "B=")
     assert now.options.additions == (("lower_case", "2"), ("B", ""))
-    now = cleared(now, row(now, "lower_case"))
+    now = changed(now, row(now, "lower_case"), None)
     assert now.options.additions == (("B", ""),)
     assert pressed(now, row(now, "B")).options.additions == ()
 
 
 def test_nothing_typed_for_a_variable_takes_it_out_as_the_prompt_says() -> None:
     now = app_state()
-    now = typed(now, row(now, NEW), "A=1")
-    assert typed(now, row(now, "A"), "").options.additions == ()
-    assert typed(now, row(now, NEW), "").options == now.options
+    now = changed(now, row(now, NEW), "A=1")
+    assert changed(now, row(now, "A"), None).options.additions == ()
+    assert changed(now, row(now, NEW), None).options == now.options
 
 
 def test_a_variable_typed_twice_has_the_last_value_only() -> None:
     now = app_state()
     for text in ("A=1", "B=2", "A=3"):
-        now = typed(now, row(now, NEW), text)
+        now = changed(now, row(now, NEW), text)
     assert now.options.additions == (("A", "3"), ("B", "2"))
 
 
@@ -201,7 +204,7 @@ def test_threads_are_offered_where_the_cpus_near_the_devices_are_known() -> None
 
 def test_a_variable_with_an_empty_value_is_shown_as_one_that_is_set() -> None:
     now = app_state()
-    now = typed(now, row(now, NEW), "lower=")
+    now = changed(now, row(now, NEW), "lower=")
     lines, places = settings(rows(now), 80)
     shown = {rows(now)[place].label: line for line, place in zip(lines, places, strict=True) if place}
     assert "".join(text for text, _ in shown["lower"]).startswith(" [x] lower=")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gputui.choosing.people import Person, idle_seconds, people
+from gputui.choosing.idleness import idle_seconds
+from gputui.choosing.people import Person, people
 from gputui.choosing.rules import DEFAULT_RULES
 from gputui.choosing.state_times import Watch
 from gputui.choosing.verdict import verdicts

@@ -267,6 +267,13 @@ def test_only_one_of_several_instances_can_be_planned_with() -> None:
     assert found is not None and len(found.devices) == 1
 
 
+def test_a_free_instance_is_not_planned_with_beside_devices_in_use() -> None:
+    parent = gpu(0, mig=True)
+    snapshot = box_of_devices(parent, instance(parent, 1), busy(gpu(1)), busy(gpu(2)))
+    found = Candidates(snapshot, verdicts(snapshot), Constraints()).planned(2)
+    assert found is not None and [device.index for device in found.in_use] == [1, 2]
+
+
 def test_a_device_that_cools_down_is_planned_with_as_if_empty() -> None:
     snapshot = box_of_devices(gpu(0), gpu(1))
     cooling = {snapshot.devices[1].key: Verdict("cooling", Cooling(snapshot.time - 1, 10.0))}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.choosing.people import idle_seconds
+from gputui.choosing.idleness import idle_seconds
 from gputui.choosing.state_times import Watch, with_cooling
 from gputui.choosing.verdict import Cooling, Verdict, verdicts
 from gputui.inventory.device import Device

@@ -12,8 +12,9 @@ from gputui.allocating.allocator import Allocator, Listener
 from gputui.allocating.errors import NotEnoughError, RequestError, UnsafeError, WaitedTooLongError
 from gputui.allocating.queue import Ticket
 from gputui.allocating.request import Notice
+from gputui.allocating.shortage import waits_for_ever
 from gputui.allocating.waiting_loop import Progress, TooLongError, Wait
-from gputui.choosing.most_ever import most_ever, waits_for_ever
+from gputui.choosing.most_ever import most_ever
 from gputui.choosing.named_devices import keys_named
 from gputui.choosing.pick import Constraints
 from gputui.inventory.formatting import duration

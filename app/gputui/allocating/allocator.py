@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from gputui.allocating.allocation import Allocation, Answer, NoLongerFree, Queue, answer_to, hold, queue_for
 from gputui.allocating.errors import NotEnoughError, RequestError
 from gputui.allocating.request import CommandList, Notice, NoticeKind, Request
+from gputui.allocating.shortage import not_enough, refusals
 from gputui.choosing.best import Alternative, best, describe_order
 from gputui.choosing.links import PERMUTED, permuted_behind_switches
 from gputui.choosing.named_devices import NONE, NamingError, devices_named, keys_named
 from gputui.choosing.order import SORT_KEYS, sorted_by
 from gputui.choosing.pick import Constraints, PickResult, available, of_own_lease, pick
 from gputui.choosing.verdict import Idle, Verdict, verdicts
-from gputui.choosing.verdict_text import claimed, refusal, state_and_reason
-from gputui.choosing.verdict_text import reason as reason_of
+from gputui.choosing.verdict_text import claimed, state_and_reason
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import devices_text, gpus, printable
+from gputui.inventory.formatting import gpus
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Source, Want
@@ -28,7 +27,6 @@ from gputui.vendors.registry import (
     inherits,
     listed,
     order_to_read,
-    vendor_named,
     vendor_of,
     vendors_of,
 )
@@ -310,7 +308,7 @@ class Allocator:
                 forced, picked = self._forced(snapshot, replace(constraints, required=free))
                 constraints = replace(constraints, within={device.key for device in picked.devices})
             if not picked.enough(constraints):
-                raise self._too_few(picked, constraints, snapshot, avoid)
+                raise not_enough(picked, constraints, snapshot, self._where(snapshot), avoid)
             eligible = picked
         explain = self.request.explain
         a_choice = len(eligible.devices) > constraints.count or constraints.count > 2
@@ -324,7 +322,7 @@ class Allocator:
         picked = pick(snapshot, {**self.verdicts(snapshot), **forced}, constraints)
         if not picked.enough(constraints):
             # A device was lost while its links were read.
-            raise self._too_few(picked, constraints, snapshot, avoid)
+            raise not_enough(picked, constraints, snapshot, self._where(snapshot), avoid)
         if explain:
             self._explain(snapshot, picked.devices, picked.alternatives[0].reason)
         self._warn_of_order(snapshot, picked.devices)
@@ -348,20 +346,6 @@ class Allocator:
                 text = f"GPU {snapshot.label(device)} is {state_and_reason(verdict, snapshot.time)}"
                 self._notice(f"{text}; used because of --force")
         return forced, picked
-
-    def _too_few(
-        self, picked: PickResult, constraints: Constraints, snapshot: Snapshot, avoid: Mapping[str, str]
-    ) -> NotEnoughError:
-        summary, why = _shortage(picked, constraints, snapshot, self._where(snapshot), avoid)
-        reasons = [(snapshot.label(device), refusal(each, snapshot.time)) for device, each in picked.refused]
-        named = {key: snapshot.label(snapshot.by_key[key]) for key in avoid if key in snapshot.by_key}
-        reasons += [(label, _without_name(avoid[key], label)) for key, label in named.items()]
-        return NotEnoughError(
-            f"{summary}: {why}" if why else summary,
-            (*(device.key for device, _ in picked.refused), *avoid),
-            summary,
-            [(f"GPU {label}", reason) for label, reason in reasons] if why else (),
-        )
 
     def _where(self, snapshot: Snapshot) -> str:
         """The limits on the devices, as part of a sentence; "" for none."""
@@ -416,9 +400,7 @@ class Allocator:
             keys = {device.key for device in devices}
             picked = pick(snapshot, as_free, Constraints(1, request.min_free, request.max_util, keys))
             if picked.refused:
-                raise NotEnoughError(
-                    _refusals(picked, snapshot), (device.key for device, _ in picked.refused)
-                )
+                raise NotEnoughError(refusals(picked, snapshot), (device.key for device, _ in picked.refused))
         return tuple(snapshot.by_key[device.key] for device in devices)
 
     def _insist(
@@ -549,61 +531,3 @@ class Allocator:
     def _noticed(self, allocation: Allocation) -> Allocation:
         """The allocation with all notices that were given on the way to it."""
         return allocation._replace(notices=tuple(self._notices))
-
-
-def _shortage(
-    picked: PickResult,
-    constraints: Constraints,
-    snapshot: Snapshot,
-    where: str,
-    avoid: Mapping[str, str],
-) -> tuple[str, str]:
-    """The text that there are too few devices, and the reasons; "" for none.
-
-    `avoid` has the devices that turned out to be unavailable, and the reasons; `where` is the limit on the
-    devices.
-    """
-    have = len(picked.devices)
-    asked = f"{devices_text(constraints.count)} asked for"
-    box = vendors_of(snapshot.devices)
-    if box and constraints.vendor is not None and constraints.vendor not in {each.name for each in box}:
-        titles = " and ".join(each.title for each in box)
-        missing = vendor_named(constraints.vendor).title
-        return f"{asked}, but this box has no device of {missing}; it has devices of {titles}", ""
-    total = have + len(picked.refused) + len(avoid)
-    there = f"{have if have else 'none'} of {total} available"
-    why = _refusals(picked, snapshot) if total else _apart(snapshot, constraints.vendor)
-    if 0 < total < constraints.count:
-        return f"{asked}, but there {'is' if total == 1 else 'are'} only {total}{where}", ""
-    summary = f"{asked}, {there}{where}"
-    if snapshot.host.driver is None and not snapshot.time:
-        # The reading that `--from` makes of a printed matrix.
-        simulated = "--demo FILE simulates its box with all devices idle"
-        return f"{summary}: a matrix does not say which devices are in use; {simulated}", ""
-    return summary, "; ".join(filter(None, (why, *avoid.values())))
-
-
-def _without_name(text: str, label: str) -> str:
-    """A sentence about a device, for a line that begins with the name of the device."""
-    return text.removeprefix(f"GPU {label}").lstrip(": ").removeprefix("is ")
-
-
-def _refusals(picked: PickResult, snapshot: Snapshot) -> str:
-    """Why each device is not picked. A reason for several devices is given once: "GPU 0-3,6 free, but …"."""
-    alike: dict[str, list[Device]] = {}
-    for device, why in picked.refused:
-        alike.setdefault(refusal(why, snapshot.time), []).append(device)
-    return "; ".join(f"GPU {snapshot.labels(devices)} {why}" for why, devices in alike.items())
-
-
-def _apart(snapshot: Snapshot, vendor: str | None) -> str:
-    """Why devices without a number are not offered; "" where there are others."""
-    if any(device.index >= 0 for device in snapshot.devices):
-        return ""
-    judged = verdicts(snapshot)
-    told = Counter(
-        (device.name or vendor_named(device.vendor).title, reason_of(judged[device.key], snapshot.time))
-        for device in snapshot.devices
-        if vendor in (None, device.vendor)
-    )
-    return "; ".join(f"{count}× {printable(name)}: {why}" for (name, why), count in told.items())

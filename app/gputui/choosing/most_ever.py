@@ -8,7 +8,6 @@ from __future__ import annotations
 from gputui.choosing.pick import Constraints, available
 from gputui.choosing.verdict import Divided, Idle, Verdict
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import devices_text
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
@@ -48,9 +47,3 @@ def would_do(waiter: Waiter, device: Device) -> bool:
     named: a process can use one instance only."""
     among_several = waiter.devices is None and waiter.count > 1 and device.parent is not None
     return not among_several and bool(waiter.wants_of([device.key]))
-
-
-def waits_for_ever(count: int, can: int) -> str:
-    """The text that waiting for `count` devices does not help where at most `can` could be had."""
-    would = f"only {devices_text(can)} here" if can else "no device here"
-    return f"{devices_text(count)} asked for, but {would} can be used, even if all are free: do not wait"

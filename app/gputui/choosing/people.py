@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gputui.choosing.claimed_use import ClaimedUse, differing
+from gputui.choosing.idleness import is_long, unused_by
 from gputui.choosing.rules import DEFAULT_RULES
-from gputui.choosing.state_times import Watch
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.inventory.process import Process
+from gputui.inventory.process import Process, earliest
 from gputui.inventory.snapshot import Snapshot
 
 
@@ -19,7 +19,7 @@ class Holding:
 
     memory    bytes, None where the driver does not report any
     since     when the oldest of them started, in epoch seconds
-    idle      seconds for which the device has been at 0 % while they had it, None where that is unknown
+    idle      seconds for which the user has had the device without using it, None where that is unknown
     """
 
     device: Device
@@ -71,12 +71,12 @@ class Person:
     @property
     def since(self) -> float | None:
         """When the oldest process started, in epoch seconds."""
-        return min((h.since for h in self.holdings if h.since is not None), default=None)
+        return earliest(holding.since for holding in self.holdings)
 
     @property
     def idle(self) -> tuple[Holding, ...]:
         """The holdings whose devices have been idle for long."""
-        return tuple(h for h in self.holdings if h.idle is not None and h.idle >= self.after)
+        return tuple(holding for holding in self.holdings if is_long(holding.idle, self.after))
 
 
 def people(
@@ -84,8 +84,8 @@ def people(
 ) -> tuple[Person, ...]:
     """All users with processes or claims, by memory, the most first.
 
-    `idle` maps a device's key to the seconds for which it has been at 0 % (see `idle_seconds`); a holding
-    counts as idle `after` so many.
+    `idle` maps a device's key to the seconds for which it has been at 0 % (`idleness.idle_seconds`); a
+    holding counts as idle `after` so many.
     """
     found: dict[str | None, list[Holding]] = {}
     for device in snapshot.devices:
@@ -94,8 +94,11 @@ def people(
             if process.kind != "graphics":
                 by_user.setdefault(process.user, []).append(process)
         for user, processes in by_user.items():
-            seconds = (idle or {}).get(device.key)
-            found.setdefault(user, []).append(_holding(device, processes, seconds, snapshot.time))
+            unused = unused_by(user, device, (idle or {}).get(device.key), snapshot)
+            sizes = [process.memory for process in processes if process.memory is not None]
+            since = earliest(process.started for process in processes)
+            holding = Holding(device, tuple(processes), sum(sizes) if sizes else None, since, unused)
+            found.setdefault(user, []).append(holding)
     claimed: dict[str | None, dict[str, Device]] = {}
     for claim in snapshot.claims:
         claimed_device = snapshot.by_key.get(claim.key)
@@ -116,20 +119,3 @@ def people(
         for user in {*found, *claimed}
     ]
     return tuple(sorted(persons, key=lambda each: (-(each.memory or 0), each.user or "")))
-
-
-def _holding(device: Device, processes: list[Process], idle_for: float | None, now: float) -> Holding:
-    sizes = [process.memory for process in processes if process.memory is not None]
-    since = min((p.started for p in processes if p.started is not None), default=None)
-    # The time for which the device was idle before the processes started does not count.
-    idle = None if idle_for is None or since is None else max(0.0, min(idle_for, now - since))
-    return Holding(device, tuple(processes), sum(sizes) if sizes else None, since, idle)
-
-
-def idle_seconds(watch: Watch, snapshot: Snapshot) -> dict[str, float]:
-    """The seconds for which each device has been at 0 % in every snapshot, by its key."""
-    return {
-        device.key: snapshot.time - since
-        for device in snapshot.devices
-        if (since := watch.idle_since.get(device.key)) is not None
-    }

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from math import inf
 
+from gputui.choosing.idleness import is_long, unused_by
 from gputui.choosing.most_ever import can_never_start, would_do
 from gputui.choosing.rules import DEFAULT_RULES
 from gputui.choosing.verdict import Cooling, Divided, Prohibited, State, UsedBy, Verdict
@@ -15,7 +16,8 @@ from gputui.inventory.claim import Claim
 from gputui.inventory.columns import Column
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.formatting import UNKNOWN, age, devices_text, duration, gpus, person, printable, size
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.process import earliest
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 
@@ -55,10 +57,10 @@ class Occupied:
 
     own     whether the user is our own
     since   the time of the claim, else of the oldest process, in epoch seconds
-    unused  seconds for which it has been seen at 0 %, or claimed with nothing running on it; None where that
-            is not known, or not the case
+    unused  seconds for which the user has had it without using it, else those for which it has been seen at
+            0 %; None where that is not known, or not the case
+    hoarded whether the user has had it for long without using it
     free_in seconds until it counts as free, where that is known
-    after   seconds without use after which a device counts as hoarded
     """
 
     device: Device
@@ -68,13 +70,8 @@ class Occupied:
     claim: Claim | None = None
     since: float | None = None
     unused: float | None = None
+    hoarded: bool = False
     free_in: float | None = None
-    after: float = DEFAULT_RULES.idle
-
-    @property
-    def hoarded(self) -> bool:
-        """Whether somebody has held the device for long without using it."""
-        return self.unused is not None and self.unused >= self.after
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +97,8 @@ def outlook(
     idle: Mapping[str, float] | None = None,
     after: float = DEFAULT_RULES.idle,
 ) -> Outlook:
-    """The outlook; `judged` holds the verdicts, `idle` is from `people.idle_seconds`, or None; `after` is the
-    rule for idleness."""
+    """The outlook; `judged` holds the verdicts, `idle` is from `idleness.idle_seconds`, or None; `after` is
+    the rule for idleness."""
     usable = [device for device in snapshot.devices if not _never(judged[device.key])]
     turns = []
     in_vain = {waiter: can_never_start(waiter, snapshot) for waiter in snapshot.waiters}
@@ -115,7 +112,7 @@ def outlook(
         free = tuple(device for device in could if judged[device.key].free)
         turns.append(Turn(waiter, place, ahead, could, free))
     occupied = [
-        replace(_occupied(device, judged[device.key], snapshot, (idle or {}).get(device.key)), after=after)
+        _occupied(device, judged[device.key], snapshot, (idle or {}).get(device.key), after)
         for device in usable
         if not judged[device.key].free
     ]
@@ -127,24 +124,23 @@ def _never(verdict: Verdict) -> bool:
     return isinstance(verdict.cause, Divided | Prohibited | Fault)
 
 
-def _occupied(device: Device, verdict: Verdict, snapshot: Snapshot, idle: float | None) -> Occupied:
-    now, cause, claim = snapshot.time, verdict.cause, snapshot.claimed.get(device.key)
+def _occupied(
+    device: Device, verdict: Verdict, snapshot: Snapshot, idle: float | None, after: float
+) -> Occupied:
+    cause, claim = verdict.cause, snapshot.claimed.get(device.key)
     processes = cause.processes if isinstance(cause, UsedBy) else ()
-    since = min((p.started for p in processes if p.started is not None), default=None)
+    since = earliest(process.started for process in processes)
     if claim and claim.since is not None and (not processes or processes[0].user == claim.user):
         since = claim.since
     user = processes[0].user if processes else claim.user if claim else None
     own = processes[0].own if processes else claim is not None and claim.own
     if isinstance(cause, Cooling):
-        return Occupied(device, verdict, user, own, claim, free_in=cause.left(now))
-    held = None if since is None else max(0.0, now - since)
-    unused = idle
-    if verdict.state == "claimed" and device.processes == ():
-        unused = held
-    elif idle is not None and held is not None:
-        # The time for which the device was idle before its user came does not count.
-        unused = min(idle, held)
-    return Occupied(device, verdict, user, own, claim, since, unused)
+        return Occupied(device, verdict, user, own, claim, free_in=cause.left(snapshot.time))
+    # Whether or not somebody has watched, nothing runs on a device with only a claim.
+    empty = verdict.state == "claimed" and device.processes == ()
+    unused = unused_by(user, device, inf if empty else idle, snapshot)
+    seen = idle if unused is None else unused
+    return Occupied(device, verdict, user, own, claim, since, seen, is_long(unused, after))
 
 
 def _soonest(each: Occupied) -> tuple[float, bool]:

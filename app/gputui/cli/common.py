@@ -134,7 +134,9 @@ class Parser(argparse.ArgumentParser):
         # Some subcommands take a WORD, so `dispatch` has rewritten "--demo WORD" to "--demo=shared WORD".
         for option, word in pairwise(self._words):
             if option.startswith("--demo=") and not word.startswith("-"):
-                return f"; no demo box is called {word!r} (`gputui --demo list` has all)"
+                from gputui.sources.simulated.source import no_box
+
+                return f"; {no_box(word)}"
         return ""
 
     def _boxes_apart(self) -> tuple[str, str] | None:
@@ -216,11 +218,10 @@ def elsewhere(args: argparse.Namespace | DeviceRequest) -> bool:
 
 
 def _box(name: str) -> str:
-    from gputui.sources.simulated.boxes import BOXES
-    from gputui.sources.simulated.source import is_file_name
+    from gputui.sources.simulated.source import is_box, no_box
 
-    if name not in BOXES and not is_file_name(name):
-        raise argparse.ArgumentTypeError(f"no demo box is called {name!r}; there are: {', '.join(BOXES)}")
+    if not is_box(name):
+        raise argparse.ArgumentTypeError(no_box(name))
     return name
 
 

@@ -146,14 +146,14 @@ def _settle_demo(words: list[str]) -> list[str]:
     ls` names a box."""
     if "--demo" not in words:
         return words
-    from gputui.sources.simulated.boxes import BOXES, DEFAULT
-    from gputui.sources.simulated.source import is_file_name
+    from gputui.sources.simulated.boxes import DEFAULT
+    from gputui.sources.simulated.source import is_box
 
     place = words.index("--demo")
-    following = words[place + 1 : place + 2]
-    if following and (following[0] in BOXES or is_file_name(following[0])):
-        return [*words[:place], f"--demo={following[0]}", *words[place + 2 :]]
-    return [*words[:place], f"--demo={DEFAULT}", *words[place + 1 :]]
+    box, *behind = words[place + 1 :] or [""]
+    if not is_box(box):
+        box, behind = DEFAULT, words[place + 1 :]
+    return [*words[:place], f"--demo={box}", *behind]
 
 
 def _subcommand(words: list[str]) -> tuple[str, list[str]]:
@@ -169,7 +169,7 @@ def _subcommand(words: list[str]) -> tuple[str, list[str]]:
     if name in SUBCOMMANDS:
         return name, words[:place] + words[place + 1 :]
     if any(word.startswith("--demo=") for word in words[:place]):
-        from gputui.sources.simulated.boxes import BOXES
+        from gputui.sources.simulated.source import no_box
 
-        raise WrongCallError(f"no demo box is called {name!r}; there are: {', '.join(BOXES)}")
+        raise WrongCallError(no_box(name))
     raise WrongCallError(f"no subcommand is called {name!r}")

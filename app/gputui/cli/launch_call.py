@@ -32,7 +32,7 @@ from gputui.launching.environment_hints import THREADS, hints
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import VARIABLE, LaunchOptions, Option, table
 from gputui.launching.shell_words import assignments
-from gputui.requesting.launch_request import NEAR, LaunchRequest, ModelRequest, from_here
+from gputui.requesting.launch_request import NEAR, LaunchRequest, ModelRequest, python_in_launch
 from gputui.requesting.prepared_launch import PreparedLaunch, how_confined, prepare, read_command
 from gputui.vendors.visibility import Confine
 
@@ -123,7 +123,7 @@ def launch_request(args: argparse.Namespace, command: Sequence[str]) -> LaunchRe
         additions = (*additions, (THREADS, str(args.threads)))
     given = {name: getattr(args, name) for name in table()}
     if getattr(args, "on", None) is None:
-        given["python"] = from_here(args.python, args.directory)
+        given["python"] = python_in_launch(args.python, args.directory)
     given = {name: value for name, value in given.items() if value != table()[name].default}
     options = replace(saved, additions=tuple(dict(additions).items()), **given)
     placed = getattr(args, "form", "") == "sbatch" or getattr(args, "on", None) is not None
@@ -148,7 +148,7 @@ def model_request(args: argparse.Namespace) -> ModelRequest:
 def as_given(request: LaunchRequest) -> argparse.Namespace:
     """The parsed call that asks for the same request and gives nothing else."""
     options = {name: getattr(request.options, name) for name in table()}
-    options["python"] = request.python_from_here
+    options["python"] = request.python_in_call
     devices = {each.name: getattr(request.devices, each.name) for each in fields(DeviceRequest)}
     devices |= {DESTINATIONS.get(name, name): value for name, value in devices.items()}
     devices |= {"n": AUTO, "auto": False} if request.devices.auto else {}

@@ -8,13 +8,14 @@ import os
 from gputui.allocating.allocator import Allocator
 from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.errors import NotEnoughError
+from gputui.allocating.shortage import only_here
 from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.named_devices import NONE
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, opened, say
 from gputui.cli.planned_training import Subject, subject_of
 from gputui.cli.rules import own_settings
-from gputui.inventory.formatting import devices_text, size
+from gputui.inventory.formatting import size
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.intent import NO_INTENT, Intent
 from gputui.planning.box import box_of
@@ -61,7 +62,9 @@ def devices_for_plan(asked: DeviceRequest, subject: Subject) -> PlannedDevices:
         return PlannedDevices(candidates.snapshot, _enough(subject, candidates, asked).devices)
     found = candidates.planned(None if candidates.selected else count)
     if found is None:
-        raise NotEnoughError(_too_few(count or group.unit, len(candidates.emptied("unknown").free)))
+        raise NotEnoughError(
+            only_here(count or group.unit, len(candidates.emptied("unknown").free), "planned with")
+        )
     if asked.explain and not candidates.selected:
         labels = ",".join(map(found.snapshot.label, found.devices))
         say(f"GPU {labels}: {found.reason or 'no known difference'}")
@@ -102,10 +105,6 @@ def _enough(
     return found
 
 
-def _too_few(count: int, there: int) -> str:
-    return f"{devices_text(count)} asked for, this box has {there} that could be planned with"
-
-
 def _why_not(subject: Subject, candidates: Candidates) -> str:
     """The message that the model does not fit, with the changes that would help."""
     free = len(candidates.free)
@@ -113,7 +112,7 @@ def _why_not(subject: Subject, candidates: Candidates) -> str:
         return "no device is free"
     found = replace(candidates, selected=()).planned()
     if found is None or found.how != "free":
-        return _too_few(candidates.constraints.grouping.unit, free)
+        return only_here(candidates.constraints.grouping.unit, free, "planned with")
     devices = found.devices
     count = "the free device" if len(devices) == 1 else f"the {len(devices)} free devices"
     what = f"{subject.model.name} does not fit on {count}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, get_args
 
 from gputui.inventory.light_dataclasses import dataclass, field
@@ -74,3 +75,8 @@ class Process:
     host_cpu: float | None = None
     host_memory: int | None = None
     own: bool = field(default=False, compare=False)
+
+
+def earliest(times: Iterable[float | None]) -> float | None:
+    """The earliest of the known times; None if none is known."""
+    return min((time for time in times if time is not None), default=None)

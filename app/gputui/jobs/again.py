@@ -94,18 +94,18 @@ def again(job: Job) -> Again:
     if job.launch is None and job.argv[:1] == ("gputui",):
         problem = f"job {job.id} is of an earlier gputui, which did not keep its request: type its call again"
     if kept is None:
-        options = LaunchOptions(job.argv, directory=_from_here(job.directory))
+        options = LaunchOptions(job.argv, directory=_in_launch(job.directory))
         return Again(LaunchRequest(options, devices), job.withheld, problem=problem)
     options, directory = kept.request.options, kept.request.options.directory
     if kept.where is not None:
         directory = os.path.normpath(os.path.join(kept.where, directory or "."))  # noqa: PTH118
-    options = replace(options, directory=_from_here(directory))
+    options = replace(options, directory=_in_launch(directory))
     request = replace(kept.request, options=options, devices=replace(kept.request.devices, count=number))
     if not number:
         request = LaunchRequest(options, devices)
     return Again(request, job.withheld, kept.withheld)
 
 
-def _from_here(directory: str | None) -> str | None:
+def _in_launch(directory: str | None) -> str | None:
     """A directory as a launch option: None for the current working directory."""
     return None if directory == here() else directory

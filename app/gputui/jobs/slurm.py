@@ -10,7 +10,7 @@ from typing import IO
 
 from gputui.allocating.errors import NotEnoughError
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import devices_text, printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.jobs.start import detached
 from gputui.launching.compose import compose, launcher_of
@@ -60,10 +60,9 @@ def request_at(
     able = [each for each in nodes if each.total(kind) >= count]
     if not able:
         best = max((each.total(kind) for each in nodes), default=0)
-        if node is not None:
-            raise NotEnoughError(f"{count} devices asked for, and {node.name} has {best}")
-        there = partition.name if partition else "Slurm"
-        raise NotEnoughError(f"{count} devices asked for, and no node of {there} has more than {best}")
+        there = f"no node of {partition.name if partition else 'Slurm'} has more than"
+        there = f"{node.name} has" if node is not None else there
+        raise NotEnoughError(f"{devices_text(count)} asked for, and {there} {best}")
     if partition is not None and not partition.up:
         notes.append(f"partition {partition.name} is not up: the job waits in Slurm's queue")
     elif not any(each.free(kind) >= count for each in able):

@@ -348,11 +348,3 @@ def words_of(options: LaunchOptions) -> tuple[str, ...]:
 def with_value(options: LaunchOptions, name: str, value: Any) -> LaunchOptions:
     """The options with another value for the option of that name."""
     return replace(options, **{name: value})
-
-
-def next_choice(options: LaunchOptions, name: str, now: str) -> LaunchOptions:
-    """The options with the choice after `now`; AUTO, which means another choice, is skipped."""
-    choices = [choice for choice in table()[name].choices() if choice != AUTO]
-    place = choices.index(now) + 1 if now in choices else 0
-    following = choices[place % len(choices)]
-    return with_value(options, name, following)

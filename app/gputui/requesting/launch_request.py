@@ -55,20 +55,21 @@ class LaunchRequest:
     @property
     def words(self) -> list[str]:
         """The arguments of `gputui run` that ask for the same launch, without `model`."""
-        options = replace(self.options, python=self.python_from_here)
+        options = replace(self.options, python=self.python_in_call)
         near = ["--threads", NEAR] if self.near else []
         return [*self.devices.words, *near, *words_of(options), "--", *options.command]
 
     @property
-    def python_from_here(self) -> str | None:
+    def python_in_call(self) -> str | None:
         """The interpreter as a call names it: relative to the directory in which the call is typed."""
-        python, directory = self.options.python, self.options.directory
-        if python is None or directory is None or "/" not in python:
+        python = self.options.python
+        if python is None or "/" not in python:
             return python
-        return os.path.join(directory, python)  # noqa: PTH118 - without the "/." that Path drops
+        # Not by Path, which drops "/.".
+        return os.path.join(self.options.directory or "", python)  # noqa: PTH118
 
 
-def from_here(python: str | None, directory: str | None) -> str | None:
+def python_in_launch(python: str | None, directory: str | None) -> str | None:
     """The path of an interpreter, relative to our working directory, for a launch in another directory."""
     if python is None or directory is None or "/" not in python:
         return python

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
+from gputui.choosing.idleness import idle_seconds, is_long, unused_by
 from gputui.choosing.links import permuted_behind_switches
 from gputui.choosing.named_devices import keys_named
 from gputui.choosing.own_jobs import own_job_on
-from gputui.choosing.people import idle_seconds
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
 from gputui.choosing.state_times import Watch, with_cooling
@@ -257,12 +257,11 @@ class AppState:
     def idle_for(self, key: str) -> float | None:
         """For how long the user of a device has had it without using it; None where that is not long, or not
         known."""
-        cause, now = self.verdicts[key].cause, self.box.time
-        if not isinstance(cause, UsedBy) or key not in self.idle:
+        cause = self.verdicts[key].cause
+        if not isinstance(cause, UsedBy):
             return None
-        started = min((each.started for each in cause.processes if each.started is not None), default=now)
-        seconds = min(self.idle[key], now - started)
-        return seconds if seconds >= self.rules.idle else None
+        unused = unused_by(cause.processes[0].user, self.box.by_key[key], self.idle.get(key), self.box)
+        return unused if is_long(unused, self.rules.idle) else None
 
     @cached_property
     def limits(self) -> Inherited | None:

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.compose import launcher_of
 from gputui.launching.environment_hints import hints
-from gputui.launching.launch_options import OptionError, next_choice, table, with_home, with_value
+from gputui.launching.launch_options import AUTO, OptionError, table, with_home, with_value
 from gputui.tui.app_state import AppState
 
 Kind = Literal["choice", "switch", "text"]
@@ -33,6 +34,7 @@ class Row:
     typed   the initial text of the row's editor
     section the heading that it stands below, "" for none
     box     whether it is a line with a check box: a variable, a column, a panel
+    next    the choice that space selects
     """
 
     id: str
@@ -44,6 +46,12 @@ class Row:
     typed: str = ""
     section: str = ""
     box: bool = False
+    next: str | None = None
+
+    @property
+    def pressed(self) -> str | bool | None:
+        """The value after space: the next choice, or the switch turned."""
+        return self.next if self.kind == "choice" else not self.given
 
 
 def rows(app_state: AppState) -> tuple[Row, ...]:
@@ -68,7 +76,9 @@ def _settings(app_state: AppState) -> list[Row]:
         shown = each.unset.format(**in_force) if not given else "on" if value is True else str(value)
         kind = each.kind if each.kind in ("choice", "switch") else "text"
         typed = str(value) if given and kind == "text" else ""
-        found.append(Row(option, each.label, shown, about, kind, given, typed))
+        choices = [choice for choice in each.choices() if choice != AUTO]
+        after = following(choices, shown) if choices else None
+        found.append(Row(option, each.label, shown, about, kind, given, typed, next=after))
     return found
 
 
@@ -88,45 +98,31 @@ def _variables(app_state: AppState) -> list[Row]:
     return [*found, Row(NEW, "another …", "", "NAME=VALUE", "text", section=ENVIRONMENT, box=True)]
 
 
-def pressed(app_state: AppState, row: Row) -> AppState:
-    """The app state after space on a row: the next choice, or the switch turned."""
+def following(choices: Sequence[str | None], now: str | None) -> str | None:
+    """The choice after `now`, the first after the last."""
+    return choices[(choices.index(now) + 1) % len(choices) if now in choices else 0]
+
+
+def changed(app_state: AppState, row: Row, value: Any) -> AppState:
+    """The app state with another value in a row: a choice, True or False, a typed text, None for the default.
+    Raises OptionError."""
     options = app_state.options
-    if row.kind == "choice":
-        return replace(app_state, options=next_choice(options, row.id, row.value))
-    if row.kind == "switch" and not row.box:
-        return replace(app_state, options=with_value(options, row.id, not row.given))
-    if row.box and row.kind == "switch":
-        pairs = tuple(pair for pair in options.additions if pair[0] != row.label)
-        if not row.given:
-            pairs = (*pairs, (row.label, row.value))
-        return replace(app_state, options=replace(options, additions=pairs))
-    return app_state
-
-
-def cleared(app_state: AppState, row: Row) -> AppState:
-    """The app state with the row at its default."""
     if row.box:
-        return pressed(app_state, row) if row.given else app_state
-    return replace(app_state, options=with_value(app_state.options, row.id, table()[row.id].default))
-
-
-def typed(app_state: AppState, row: Row, text: str) -> AppState:
-    """The app state with the typed value in a row; empty text means the default. Raises OptionError."""
-    if not text.strip():
-        return cleared(app_state, row)
-    if row.id == NEW:
-        name, equals, value = text.partition("=")
-        name = name.strip()
-        if not equals or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
-            raise OptionError(f"{text!r} is not NAME=VALUE")
-        return _with_variable(app_state, name, value)
-    if row.box:
-        return _with_variable(app_state, row.label, text)
-    each = table()[row.id]
-    value = each.typed(with_home(text.strip()) if each.kind == "path" else text.strip())
-    return replace(app_state, options=with_value(app_state.options, row.id, value))
-
-
-def _with_variable(app_state: AppState, name: str, value: str) -> AppState:
-    pairs = dict(app_state.options.additions) | {name: value}
-    return replace(app_state, options=replace(app_state.options, additions=tuple(pairs.items())))
+        additions, name = dict(options.additions), row.label
+        if row.id == NEW and value is not None:
+            name, equals, text = value.partition("=")
+            name = name.strip()
+            if not equals or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
+                raise OptionError(f"{value!r} is not NAME=VALUE")
+            value = text
+        if value in (None, False):
+            additions.pop(name, None)
+        else:
+            additions[name] = row.value if value is True else value
+        return replace(app_state, options=replace(options, additions=tuple(additions.items())))
+    option = table()[row.id]
+    if value is None:
+        value = option.default
+    elif isinstance(value, str):
+        value = option.typed(with_home(value.strip()) if option.kind == "path" else value.strip())
+    return replace(app_state, options=with_value(options, row.id, value))

@@ -19,7 +19,7 @@ from gputui.choosing.verdict_text import (
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import UNKNOWN, age, duration, gpus, person, printable, size, without_path
 from gputui.inventory.light_dataclasses import dataclass, field, replace
-from gputui.inventory.process import Process
+from gputui.inventory.process import Process, earliest
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import runs
@@ -214,7 +214,7 @@ def _fold(app_state: AppState, group: Group) -> Fold:
         memory = UNKNOWN
     elif len(set(map(size, set(known)))) > 1:
         memory = f"{number} × ~{size(sum(known) // number)}"
-    started = min((p.started for p in processes if p.started is not None), default=None)
+    started = earliest(process.started for process in processes)
     oldest = age(started, app_state.snapshot.time)
     label = runs(app_state, list({device.key: device for device, _ in group}.values()))
     return Fold(replace(first, label=label, pid=f"{number} pids", memory=memory, age=oldest), current)

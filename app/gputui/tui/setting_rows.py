@@ -14,7 +14,7 @@ from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.formatting import MIB
 from gputui.tui.app_state import AppState
 from gputui.tui.device_rows import SORTS
-from gputui.tui.option_rows import Kind, Row
+from gputui.tui.option_rows import Kind, Row, following
 from gputui.tui.panels import PANELS
 from gputui.tui.screen_settings import THEME_NAMES
 from gputui.tui.views.columns import BY_ID, COLUMNS, USUAL
@@ -54,7 +54,15 @@ def rows(
     """All rows. `order`: all columns in the user's order; `shown`: those with room on the main screen."""
     screen, usual = app_state.screen, _of_rules(DEFAULT_RULES)
     found = [
-        Row("theme", "theme", screen.theme or "default", "colours", "choice", screen.theme is not None),
+        Row(
+            "theme",
+            "theme",
+            screen.theme or "default",
+            "colours",
+            "choice",
+            screen.theme is not None,
+            next=following(THEME_NAMES, screen.theme),
+        ),
         Row(
             *("interval", "interval", f"{screen.interval or 1:g}", "seconds between two readings", "text"),
             given=screen.interval is not None,
@@ -67,6 +75,7 @@ def rows(
             "of the devices",
             "choice",
             screen.sort is not None,
+            next=following(SORTS, screen.sort),
         ),
     ]
     for key, value in _of_rules(app_state.rules).items():
@@ -93,6 +102,7 @@ def rows(
             "choice",
             settings.confine != CONFINE[0],
             section="runs",
+            next=following(CONFINE, settings.confine),
         )
     )
     chosen = chosen_columns(app_state)
@@ -141,46 +151,22 @@ def columns_in_order(app_state: AppState) -> list[str]:
     return order
 
 
-def table_of(row: Row) -> str:
-    """The table of the settings file that a row belongs to."""
-    return RULES if row.id in _RULES else RUN if row.id == "confine" else SCREEN
-
-
-def pressed(app_state: AppState, row: Row, order: Sequence[str]) -> Change:
-    """The change by space: the next choice, or the switch turned."""
-    screen = app_state.screen
-    if row.box and row.section == "columns":
+def changed(app_state: AppState, row: Row, value: Any, order: Sequence[str]) -> Change:
+    """The change by another value in a row: a choice, True or False, a typed line, None for the default.
+    Raises ValueError for an invalid value."""
+    table = RULES if row.id in _RULES else RUN if row.id == "confine" else SCREEN
+    if isinstance(value, str):
+        value = _value(row, value)
+        read_tables({table: {row.id: value}})
+    if row.section == "columns":
         wanted = {*chosen_columns(app_state)} ^ {row.id.removeprefix(COLUMN)}
-        return Change(SCREEN, "columns", tuple(name for name in order if name in wanted))
-    if row.box:
+        columns = tuple(name for name in order if name in wanted)
+        return Change(SCREEN, "columns", None if value is None else columns)
+    if row.section == "panels":
         name = row.id.removeprefix(PANEL)
-        others = tuple(each for each in screen.hidden if each != name)
-        return Change(SCREEN, "hidden", (*others, name) if row.given else others)
-    if row.kind == "switch":
-        return Change(table_of(row), row.id, not row.given)
-    if row.id == "sort":
-        return Change(SCREEN, "sort", _next(SORTS, screen.sort))
-    return Change(table_of(row), row.id, _next(THEME_NAMES if row.id == "theme" else CONFINE, row.value))
-
-
-def _next(choices: Sequence[str | None], now: str | None) -> str | None:
-    return choices[(choices.index(now) + 1) % len(choices) if now in choices else 0]
-
-
-def cleared(row: Row) -> Change:
-    """The change to the default."""
-    if row.box:
-        return Change(SCREEN, "columns", None) if row.section == "columns" else Change(SCREEN, "hidden", ())
-    return Change(table_of(row), row.id, None)
-
-
-def typed(row: Row, line: str) -> Change:
-    """The change by a typed value. Raises ValueError for an invalid value."""
-    if not line.strip():
-        return cleared(row)
-    change = Change(table_of(row), row.id, _value(row, line))
-    read_tables({change.table: {change.key: change.value}})
-    return change
+        others = tuple(each for each in app_state.screen.hidden if each != name)
+        return Change(SCREEN, "hidden", () if value is None else others if value else (*others, name))
+    return Change(table, row.id, value)
 
 
 def _value(row: Row, line: str) -> object:

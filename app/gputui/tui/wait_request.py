@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.queue import names_in_line, nth, wanting
+from gputui.allocating.shortage import waits_for_ever
 from gputui.choosing.grouping import ALL_REDUCE, GroupingError, parse_request
-from gputui.choosing.most_ever import most_ever, waits_for_ever
+from gputui.choosing.most_ever import most_ever
 from gputui.inventory.formatting import devices_text, gpus
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter

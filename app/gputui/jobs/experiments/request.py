@@ -33,7 +33,7 @@ from gputui.launching.launch_options import OptionError, number_of, table, with_
 from gputui.launching.quoting import quote
 from gputui.launching.secrets import MARK, secret_word
 from gputui.launching.shell_words import assignments
-from gputui.requesting.launch_request import NEAR, LaunchRequest, from_here
+from gputui.requesting.launch_request import NEAR, LaunchRequest, python_in_launch
 
 if TYPE_CHECKING:
     from gputui.inventory.typed_json import Positive, Words
@@ -230,7 +230,7 @@ def _varied(launch: LaunchRequest, words: Sequence[str], settings: Sequence[Sett
                 options = with_value(options, name, _typed(name, value))
         except OptionError as error:
             raise AxisError(f"{axis.name}: {error}") from None
-    python = from_here(options.python, options.directory)
+    python = python_in_launch(options.python, options.directory)
     options = replace(options, command=command, additions=tuple(additions.items()), python=python)
     return replace(launch, options=options)
 

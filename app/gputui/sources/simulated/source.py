@@ -77,17 +77,20 @@ def named(name: str | None) -> SimulatedSource:
 
     None is the box that `--demo` shows. Raise NoSourceError.
     """
-    box = BOXES.get(name or DEFAULT)
-    if box is None and name is not None and is_file_name(name):
-        return SimulatedSource(_printed(Path(name)))
-    if box is None:
-        raise NoSourceError(f"no demo box is called '{name}'; there are: {', '.join(BOXES)}")
-    return SimulatedSource(box)
+    name = name or DEFAULT
+    if not is_box(name):
+        raise NoSourceError(no_box(name))
+    return SimulatedSource(BOXES[name] if name in BOXES else _printed(Path(name)))
 
 
-def is_file_name(name: str) -> bool:
-    """Return whether the name of a box can only be a file name."""
-    return "/" in name or name.endswith(".txt")
+def is_box(name: str) -> bool:
+    """Return whether a word names a box: one of `--demo list`, or what can only be the name of a file."""
+    return name in BOXES or "/" in name or name.endswith(".txt")
+
+
+def no_box(name: str) -> str:
+    """Return the message that a word names no box."""
+    return f"no demo box is called {name!r}; there are: {', '.join(BOXES)}"
 
 
 def _printed(file: Path) -> Box:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
 
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.history import (
@@ -26,7 +27,7 @@ from gputui.launching.history_file import change, load
 from gputui.tui.app_state import AppState
 from gputui.tui.layout import LaunchRoom
 from gputui.tui.main_view import MainView
-from gputui.tui.option_rows import Row, cleared, pressed, rows, typed
+from gputui.tui.option_rows import Row, changed, rows
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.options import OptionsPage
 from gputui.tui.screens.page import hidden, shown
@@ -113,14 +114,8 @@ class LaunchScreen(OptionsPage):
             self._load()
         self.draw()
 
-    def pressed(self, row: Row) -> AppState:
-        return pressed(self.view.app_state, row)
-
-    def typed(self, row: Row, line: str) -> AppState:
-        return typed(self.view.app_state, row, line)
-
-    def cleared(self, row: Row) -> AppState:
-        return cleared(self.view.app_state, row)
+    def changed(self, row: Row, value: Any) -> AppState:
+        return changed(self.view.app_state, row, value)
 
     def apply(self, change: AppState) -> None:
         self.view.set_app_state(change)

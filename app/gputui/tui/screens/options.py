@@ -13,7 +13,7 @@ from gputui.tui.screens.page import ListPage, cursor_bindings, shown
 
 
 class OptionsPage(ListPage):
-    """A subclass says what the rows are, and which change each key makes; `apply` makes the change."""
+    """A subclass says what the rows are, and which change another value is; `apply` makes the change."""
 
     BINDINGS = [
         shown("escape,q", "dismiss", "back", "esc"),
@@ -32,16 +32,9 @@ class OptionsPage(ListPage):
         """The present rows."""
 
     @abstractmethod
-    def pressed(self, row: Row) -> Any:
-        """The change by space."""
-
-    @abstractmethod
-    def typed(self, row: Row, line: str) -> Any:
-        """The change by a typed line; "" means the default. Raises ValueError."""
-
-    @abstractmethod
-    def cleared(self, row: Row) -> Any:
-        """The change back to the default."""
+    def changed(self, row: Row, value: Any) -> Any:
+        """The change by another value: a choice, True or False, a typed line, None for the default. Raises
+        ValueError."""
 
     @abstractmethod
     def apply(self, change: Any) -> None:
@@ -62,7 +55,7 @@ class OptionsPage(ListPage):
         if self.row.kind == "text":
             self.action_type()
         else:
-            self.apply(self.pressed(self.row))
+            self.apply(self.changed(self.row, self.row.pressed))
             self.draw()
 
     def action_type(self) -> None:
@@ -71,17 +64,20 @@ class OptionsPage(ListPage):
             self.action_change()
             return
 
+        def typed(line: str) -> Any:
+            return self.changed(row, line if line.strip() else None)
+
         def answered(line: str | None) -> None:
             if line is not None:
-                self.apply(self.typed(row, line))
+                self.apply(typed(line))
             self.draw()
 
         prompt = f"{row.label}: {row.about}   (⏎ accept, empty: default, esc cancel)"
-        check = LineScreen(prompt, row.typed, check=lambda line: self.typed(row, line) and None)
+        check = LineScreen(prompt, row.typed, check=lambda line: typed(line) and None)
         self.app.push_screen(check, answered)
 
     def action_default(self) -> None:
-        self.apply(self.cleared(self.row))
+        self.apply(self.changed(self.row, None))
         self.draw()
 
     def clicked(self, place: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gputui.allocating.settings import Settings, SettingsError, settings
 from gputui.inventory.light_dataclasses import replace
@@ -89,14 +90,8 @@ class SettingsScreen(OptionsPage):
 
     # Changes
 
-    def pressed(self, row: Row) -> Change:
-        return setting_rows.pressed(self.view.app_state, row, self._order)
-
-    def typed(self, row: Row, line: str) -> Change:
-        return setting_rows.typed(row, line)
-
-    def cleared(self, row: Row) -> Change:
-        return setting_rows.cleared(row)
+    def changed(self, row: Row, value: Any) -> Change:
+        return setting_rows.changed(self.view.app_state, row, value, self._order)
 
     def apply(self, change: Change) -> None:
         self.view.save_setting(*change, self._read_again)
