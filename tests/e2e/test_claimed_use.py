@@ -122,7 +122,9 @@ def test_a_job_and_what_it_left_behind_are_told_by_the_list_and_on_the_screen(
     terminal.send("\x1b")
     terminal.until("STATE")
     terminal.send(":people\r")
-    terminal.until(f"job {job.id} claimed 6,7, runs on 0,6")
+    # (It may stand on two lines.)
+    where = f"job {job.id} claimed 6,7, runs on 0,6"
+    terminal.until(lambda seen: where in " ".join(seen.text.split()))
     # Without a driver the list is printed all the same.
     box.driver.fail_init(9)
     assert job.id in called(box, "jobs")
