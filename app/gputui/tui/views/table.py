@@ -76,7 +76,7 @@ def table(
 
 def columns_of(app_state: AppState, width: int) -> Columns:
     """The columns that fit into `width`; the user's own columns leave room for the states."""
-    words = (_state_words(app_state, d) for d in app_state.rows) if app_state.screen.columns else ()
+    words = (_state(app_state, d)[1] for d in app_state.rows) if app_state.screen.columns else ()
     return Columns.of(app_state, width, max((2 + cell_len(each) for each in words), default=0))
 
 
@@ -179,7 +179,7 @@ def facts_shown(app_state: AppState, device: Device) -> object:
     return (
         device,
         _memory(app_state, device),
-        _state_words(app_state, device),
+        _state(app_state, device),
         app_state.selection.rank(device.key),
         device.key == app_state.cursor,
         app_state.limits is None or device.key in app_state.limits.keys,
@@ -215,29 +215,26 @@ def _memory(app_state: AppState, device: Device) -> tuple[int | None, int | None
 
 def state_of(app_state: AppState, device: Device) -> tuple[str, str, str]:
     """A sign, words and a style for the state of a device: the same in the table, the tree and the matrix."""
-    given = not app_state.limits or device.key in app_state.limits.keys
-    verdict, words = app_state.verdicts[device.key], _state_words(app_state, device)
-    if not given:
-        return GLYPHS[verdict.state], f"not yours, {verdict.state}", verdict.state
-    if app_state.own_job_on(device.key) is not None:
-        return OWN_JOB, words, "mine"
-    if app_state.idle_for(device.key) is not None:
-        return IDLE, words, "idle"
-    own = isinstance(verdict.cause, UsedBy) and verdict.cause.processes[0].own
-    return GLYPHS[verdict.state], words, "mine" if own else verdict.state
+    if app_state.limits and device.key not in app_state.limits.keys:
+        state = app_state.verdicts[device.key].state
+        return GLYPHS[state], f"not yours, {state}", state
+    return _state(app_state, device)
 
 
-def _state_words(app_state: AppState, device: Device) -> str:
-    """The brief text of the verdict, with how long the device has been free; or the text of our job on it."""
+def _state(app_state: AppState, device: Device) -> tuple[str, str, str]:
+    """The same whatever limits there are. The words are the brief text of the verdict, with how long the
+    device has been free; or the text of our job on it, or of a user who does not use it."""
     assert app_state.snapshot is not None
     verdict, now = app_state.verdicts[device.key], app_state.snapshot.time
     job = app_state.own_job_on(device.key)
     if job is not None:
-        return your_job(job, now)
+        return OWN_JOB, your_job(job, now), "mine"
+    main = verdict.cause.processes[0] if isinstance(verdict.cause, UsedBy) else None
     idle = app_state.idle_for(device.key)
-    if idle is not None and isinstance(verdict.cause, UsedBy):
-        main = verdict.cause.processes[0]
-        return f"{person(main.user or UNKNOWN, main.own)} idle {duration(idle)}"
+    if main is not None and idle is not None:
+        return IDLE, f"{person(main.user or UNKNOWN, main.own)} idle {duration(idle)}", "idle"
     words = brief(verdict, now)
     lasting = app_state.seconds_in_state(device.key)
-    return f"{words} {duration(lasting)}" if verdict.free and lasting >= _LONG_ENOUGH else words
+    if verdict.free and lasting >= _LONG_ENOUGH:
+        words = f"{words} {duration(lasting)}"
+    return GLYPHS[verdict.state], words, "mine" if main is not None and main.own else verdict.state
