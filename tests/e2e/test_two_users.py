@@ -1291,14 +1291,20 @@ def test_who_changes_something_all_the_time_has_nobody_list_everything_again_and
     assert child.end() == 0, child.err
 
 
-def test_what_fills_several_folders_is_too_much_as_in_one(
-    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def use_two_folders(box: Box, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A second folder in which every user's claims are looked for."""
     use_as_default(box, monkeypatch)
     more = box.folder / "more"
     more.mkdir()
     more.chmod(0o1777)
     monkeypatch.setattr(folders, "STICKY", (str(box.claims_folder), str(more)))
+    return more
+
+
+def test_what_fills_several_folders_is_too_much_as_in_one(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = use_two_folders(box, monkeypatch)
     monkeypatch.setattr(folders, "MAX_FILES", 100)
 
     def plant() -> int:
@@ -1316,11 +1322,7 @@ def test_who_fills_one_place_keeps_nobody_from_reading_the_next(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What one person may have in all places is used up, and more, before the second place is read."""
-    use_as_default(box, monkeypatch)
-    more = box.folder / "more"
-    more.mkdir()
-    more.chmod(0o1777)
-    monkeypatch.setattr(folders, "STICKY", (str(box.claims_folder), str(more)))
+    more = use_two_folders(box, monkeypatch)
 
     def plant() -> int:
         (more / "gputui-claims.2.x").mkdir(0o755)

@@ -95,14 +95,18 @@ def test_a_claims_folder_that_cannot_be_used_is_a_problem(
     assert str(folder) in _checks(call, 5)["claims"]["detail"]
 
 
+def _write_settings(text: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    file = folder / "gputui" / "config.toml"
+    file.parent.mkdir()
+    file.write_text(text)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
+
+
 @with_devices
 def test_settings_that_are_wrong_are_a_problem(
     call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    file = tmp_path / "gputui" / "config.toml"
-    file.parent.mkdir()
-    file.write_text("[rulez]\n")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    _write_settings("[rulez]\n", monkeypatch, tmp_path)
     assert "rulez" in _checks(call, 5)["settings"]["detail"]
 
 
@@ -110,10 +114,7 @@ def test_settings_that_are_wrong_are_a_problem(
 def test_what_can_be_used_besides_does_not_fail_the_call(
     call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    file = tmp_path / "gputui" / "config.toml"
-    file.parent.mkdir()
-    file.write_text('[wait]\nnotify = ["no-such-program"]\n')
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    _write_settings('[wait]\nnotify = ["no-such-program"]\n', monkeypatch, tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     found = _checks(call, 0)
     for name in ("ssh", "notification"):
