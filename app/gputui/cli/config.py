@@ -6,12 +6,13 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from gputui.allocating.settings import documents, own_file, settings
 from gputui.allocating.settings_tables import DESCRIBED
 from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_lines, say, starting_nothing
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import Document, View
 
@@ -38,7 +39,8 @@ _VARIABLES = {
 }
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Row:
     """A setting in force; `source` is a file, "default" or "variable"; `option` sets another for a call."""
 
     name: str
@@ -47,8 +49,7 @@ class Row(NamedTuple):
     option: str | None
 
 
-_ROW = View(Row, "name value source option", name=str, value=object, source=str, option=str | None)
-CONFIG = Document("file settings", file=str | None, settings=_ROW.list)
+CONFIG = Document("file settings", file=str | None, settings=View(Row, "name value source option").list)
 
 
 def parser() -> Parser:

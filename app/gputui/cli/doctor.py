@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from gputui.allocating.claims.folder import Problems, own_place, places
 from gputui.allocating.errors import UnsafeError
@@ -15,6 +14,7 @@ from gputui.allocating.named_source import named_source
 from gputui.allocating.settings import Settings, SettingsError, settings
 from gputui.cli.common import CHECK_FAILED, DONE, Parser, print_json, print_lines, starting_nothing
 from gputui.inventory.formatting import printable
+from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import Document, View
@@ -32,7 +32,8 @@ _PATIENCE = 1.2
 """Seconds in which the driver must answer, so that the call ends within two."""
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Finding:
     """What was found about one thing.
 
     remedy  what helps; None where all is well, or where the detail says it
@@ -46,16 +47,7 @@ class Finding(NamedTuple):
     needed: bool = False
 
 
-_FINDING = View(
-    Finding,
-    "name good detail remedy needed",
-    name=str,
-    good=bool,
-    detail=str,
-    remedy=str | None,
-    needed=bool,
-)
-DOCTOR = Document("good checks", good=bool, checks=_FINDING.list)
+DOCTOR = Document("good checks", good=bool, checks=View(Finding, "name good detail remedy needed").list)
 
 
 def parser() -> Parser:
