@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple
 
 from textual import events
 from textual.actions import parse
@@ -29,8 +29,6 @@ _LEAST_BODY = 3
 """Lines that the body keeps above the notes."""
 
 _HELP_KEYS = "question_mark,f1"
-
-Entry = TypeVar("Entry")
 
 _OF_CURSOR = ("cursor", "dismiss", "scroll", "page", "back", "leave")
 """Actions of pages that nobody looks for by words."""
@@ -72,6 +70,17 @@ class PageKeys:
 
     rows: tuple[tuple[str, str], ...]
     actions: frozenset[str]
+
+
+class Entry(NamedTuple):
+    """An action in the palette: each of `names` finds it before all others; `also` are further words."""
+
+    keys: str
+    title: str
+    about: str
+    names: tuple[str, ...]
+    also: str
+    run: Callable[[], object]
 
 
 def page_keys(bindings: Sequence[Binding]) -> tuple[tuple[str, str], ...]:
@@ -150,14 +159,14 @@ class Page(ModalScreen[None]):
             self.view.perform(action_id)
             self.draw()
 
-    def entries(self, entry: Callable[..., Entry]) -> list[Entry]:
+    def entries(self) -> list[Entry]:
         """What this page does now, as entries of the palette."""
         does: dict[str, Binding] = {}
         for binding in self._own:
             if self._does(binding) and not binding.action.startswith(_OF_CURSOR):
                 does.setdefault(binding.tooltip or binding.description, binding)
         return [
-            entry(
+            Entry(
                 binding.key_display or written(binding.key.split(",")[0]),
                 meaning[:1].upper() + meaning[1:],
                 "on this page",

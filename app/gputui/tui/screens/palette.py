@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from textual import events
 
 from gputui.tui.actions import ACTIONS, key_of
 from gputui.tui.controllers.pages import NO_NODES
 from gputui.tui.main_view import MainView
-from gputui.tui.screens.page import ListPage, Page, hidden, shown
+from gputui.tui.screens.page import Entry, ListPage, Page, hidden, shown
 from gputui.tui.views.help import row
 from gputui.tui.views.text import Line, clip, title
 
@@ -20,17 +19,6 @@ _WORDS = re.compile(r"[^\W_]+(?:[.-]\w+)*|[^\w\s]+")
 
 _LEFT_OUT = ("palette", "up", "down", "first", "last")
 """Actions that nobody looks for by words."""
-
-
-class _Entry(NamedTuple):
-    """Each of `names` finds the entry before all others; `also` are further words; `run` does it."""
-
-    keys: str
-    title: str
-    about: str
-    names: tuple[str, ...]
-    also: str
-    run: Callable[[], object]
 
 
 class PaletteScreen(ListPage):
@@ -51,9 +39,9 @@ class PaletteScreen(ListPage):
         super().__init__(view)
         self._typed = ""
         keymap = view.app_state.screen.keymap
-        here = page.entries(_Entry) if page else []
+        here = page.entries() if page else []
         actions = [
-            _Entry(
+            Entry(
                 key_of(action.id, keymap) if action.keys or action.id in keymap else "",
                 action.title,
                 action.about if action.id != "nodes" or view.app_state.has_nodes else NO_NODES,
@@ -97,7 +85,7 @@ class PaletteScreen(ListPage):
         else:
             self.dismiss()
 
-    def _found(self) -> list[_Entry]:
+    def _found(self) -> list[Entry]:
         return found(self._typed, self._entries) if self._typed.strip() else self._unfiltered
 
     def item_keys(self) -> Sequence[Hashable]:
@@ -129,7 +117,7 @@ class PaletteScreen(ListPage):
         self.action_take()
 
 
-def found(query: str, entries: Sequence[_Entry]) -> list[_Entry]:
+def found(query: str, entries: Sequence[Entry]) -> list[Entry]:
     """The entries with the words of a query, the best first; where none has them, by scattered letters."""
     query = query.strip().lower()
     scored = [(2.0 if query in e.names else score(query, e.title, e.about, e.also), e) for e in entries]
