@@ -36,6 +36,7 @@ from gputui.jobs.queued import experiment_of
 from gputui.jobs.record_folders import Unreadable
 from gputui.jobs.store import Stored, find_job, forget, stored
 from gputui.jobs.typed_name import typed_name
+from gputui.jobs.wait import follow, refreshed, start_of_last_lines
 from gputui.launching.quoting import quote
 from gputui.sources.in_time import InTime
 from gputui.sources.source import NoSourceError, Want
@@ -257,8 +258,6 @@ def _log(args: argparse.Namespace, jobs: Stored) -> int:
             for line in lines:
                 print(line)
         return DONE
-    from gputui.jobs.wait import follow, start_of_last_lines
-
     on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
     most = args.lines if args.lines is not None else _LINES if args.follow and on_a_terminal else None
     start = 0 if most is None else start_of_last_lines(job.log, most)
@@ -275,7 +274,7 @@ def _wait(args: argparse.Namespace, jobs: Stored) -> int:
     job = _readable(args.id, jobs, newest=True)
     status = status_of(job)
     if args.json:
-        _print_job(_readable(job.id, stored(os.environ)))
+        _print_job(refreshed(job))
     return status
 
 
