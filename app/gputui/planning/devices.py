@@ -113,11 +113,11 @@ class Candidates:
                 in_box = tuple(device for device in snapshot.devices if device.key in selected)
                 devices = best(snapshot, in_box, count, limit=1)[0].devices
             return PlannedDevices(snapshot, devices)
-        emptied = self._perhaps_free()
+        emptied, together = self._perhaps_free(), self.together
         counts = [count] if count is not None else range(len(emptied.together), 0, -1)
         counts = [number for number in counts if self.constraints.grouping.fits(number)]
-        free = [device.key for device in self.together if device.parent is None]
-        of_free = (self._picked(self, number, selected) for number in counts if number <= len(self.together))
+        free = [device.key for device in together if device.parent is None]
+        of_free = (self._picked(self, number, selected) for number in counts if number <= len(together))
         of_all = (
             self._picked(emptied, number, kept)
             for number in counts

@@ -247,12 +247,18 @@ class AppState:
     def idle(self) -> Mapping[str, float]:
         """The seconds for which each device has been at 0 %, by its key. For a device that was so when this
         program started, the timelines may know the start."""
-        found = idle_seconds(self.watch, self.box)
-        for key, seconds in found.items() if self.timelines is not None else ():
-            since = self.box.time - seconds
-            if self.timelines is not None and since == self.watch.began:
-                found[key] = self.box.time - self.timelines.unused_since(key, since, 0.0, inf)
+        found, timelines = idle_seconds(self.watch, self.box), self.timelines
+        if timelines is not None:
+            for key, seconds in found.items():
+                since = self.box.time - seconds
+                if since == self.watch.began:
+                    found[key] = self.box.time - timelines.unused_since(key, since, 0.0, inf)
         return found
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no device is free."""
+        return not any(verdict.free for verdict in self.verdicts.values())
 
     def idle_for(self, key: str) -> float | None:
         """For how long the user of a device has had it without using it; None where that is not long, or not

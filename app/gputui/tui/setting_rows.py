@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from gputui.allocating.settings import Settings
+from gputui.allocating.settings import DEFAULT_INTERVAL, Settings
 from gputui.allocating.settings_tables import DESCRIBED, read_tables
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.formatting import MIB
@@ -33,7 +33,9 @@ class Change(NamedTuple):
     value: Any
 
 
-_RULES = {name.removeprefix("rules."): told.about for name, told in DESCRIBED.items() if name[:6] == "rules."}
+_RULES = {
+    name.removeprefix("rules."): told.about for name, told in DESCRIBED.items() if name.startswith("rules.")
+}
 
 
 def _of_rules(rules: Rules) -> dict[str, str]:
@@ -53,6 +55,7 @@ def rows(
 ) -> tuple[Row, ...]:
     """All rows. `order`: all columns in the user's order; `shown`: those with room on the main screen."""
     screen, usual = app_state.screen, _of_rules(DEFAULT_RULES)
+    interval = f"{screen.interval or DEFAULT_INTERVAL:g}"
     found = [
         Row(
             "theme",
@@ -64,9 +67,13 @@ def rows(
             next=following(THEME_NAMES, screen.theme),
         ),
         Row(
-            *("interval", "interval", f"{screen.interval or 1:g}", "seconds between two readings", "text"),
-            given=screen.interval is not None,
-            typed=f"{screen.interval or 1:g}",
+            "interval",
+            "interval",
+            interval,
+            "seconds between two readings",
+            "text",
+            screen.interval is not None,
+            interval,
         ),
         Row(
             "sort",

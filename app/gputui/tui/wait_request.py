@@ -72,7 +72,6 @@ def wait_prompt(app_state: AppState) -> str:
 
 def what_it_does(line: str, app_state: AppState) -> str:
     """What Enter does with a line that can be waited for."""
-    full = not any(verdict.free for verdict in app_state.verdicts.values())
     request = read_wait_request(line, app_state)
     waiters = app_state.snapshot.waiters if app_state.snapshot else ()
     other = _or_these(app_state) if request.names is None else ""
@@ -80,7 +79,7 @@ def what_it_does(line: str, app_state: AppState) -> str:
     if app_state.label:
         yes = f"Nothing is queued here ({app_state.label})."
     return (
-        f"{'All busy. ' if full else ''}Wait in line for {_wanted(request.count, app_state)}?"
+        f"{'All busy. ' if app_state.is_full else ''}Wait in line for {_wanted(request.count, app_state)}?"
         f" You would be {place_in_line(request, waiters, app_state.snapshot)}."
         f" {yes}{other}"
     )

@@ -92,8 +92,6 @@ class PageController:
         from gputui.sources.slurm import slurm_is_here
 
         hosts, slurm = settings(self._environ).hosts, demo or slurm_is_here()
-        if not (demo or hosts.boxes or slurm):
-            return []
         from gputui.sources.hosts.channel import Channels
         from gputui.sources.hosts.ssh import Way
         from gputui.sources.simulated.hosts import SimulatedChannels

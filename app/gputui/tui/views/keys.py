@@ -39,7 +39,7 @@ def _next_actions(app_state: AppState) -> Iterator[str]:
             yield "later"
         yield "clear"
     elif app_state.rows:
-        full = not any(verdict.free for verdict in verdicts.values())
+        full = app_state.is_full
         if command and full and not app_state.is_example:
             yield "wait"
         yield from ("select",) if full else ("select", "best")
@@ -53,7 +53,7 @@ def _next_actions(app_state: AppState) -> Iterator[str]:
 
 
 _TAKEN = ("busy", "held", "claimed")
-"""States that end by themselves."""
+"""States in which somebody has the device."""
 
 
 def keys(app_state: AppState, width: int) -> tuple[Line, list[tuple[int, int, str]]]:
