@@ -61,7 +61,7 @@ class UntrustedFileError(Exception):
 
 
 class Found(NamedTuple):
-    """A name that ends as one of ours, in a folder. (Most are of no matter: `step` looks closer.)"""
+    """A name that ends as one of ours, in a folder. (Most do not matter; `step` checks the whole name.)"""
 
     place: Place
     name: str
@@ -136,7 +136,7 @@ def listed(environ: Mapping[str, str], problems: Problems) -> Listing:
                 for name in place.names:
                     file = Found(place, name)
                     uid = owner_of(file)
-                    # (What is in its user's own folder, too, says the same there.)
+                    # (A file that is also in its user's own folder says the same there.)
                     if uid not in folders or not os.path.lexists(f"{folders[uid]}/{name}"):
                         of_each[uid if uid is None else _person(place, uid, persons)].append(file)
                 continue
@@ -163,7 +163,7 @@ def _names(place: Place, most: int) -> list[str]:
     if len(names) > most:
         place.told.append(f"some claims are ignored: there are too many files in {place.folder}")
     for name in names if place.uid == os.geteuid() else ():
-        # What one of our own programs was killed over (`create_locked`) goes: there is no room for many.
+        # Remove what our own killed programs have left (`create_locked`): there is room for few.
         with contextlib.suppress(OSError):
             path = f"{place.folder}/{name}"
             if name.endswith(_UNFINISHED) and time.time() - os.lstat(path).st_ctime > _MOMENT:
@@ -172,7 +172,7 @@ def _names(place: Place, most: int) -> list[str]:
 
 
 def _newest(theirs: list[Found], most: int, known: bool, problems: Problems) -> list[Found]:
-    """The newest ones of one person, where there are many; none of what is nobody's."""
+    """The newest files of one person, where there are many; none where the owner is not known."""
     if len(theirs) <= most:
         return theirs
     theirs.sort(key=lambda each: each.token)

@@ -13,7 +13,7 @@ from gputui.tui.screens.page import ListPage, cursor_bindings, shown
 
 
 class OptionsPage(ListPage):
-    """A subclass says what the rows are, and which change another value is; `apply` makes the change."""
+    """A subclass gives the rows, and the change that another value stands for; `apply` makes it."""
 
     BINDINGS = [
         shown("escape,q", "dismiss", "back", "esc"),

@@ -22,7 +22,7 @@ _LEFT_OUT = ("palette", "up", "down", "first", "last")
 
 
 class PaletteScreen(ListPage):
-    """What is typed filters the list; `page` is the page that it was opened on, None on the main screen."""
+    """Typing filters the list. `page` is the page that it was opened on, None on the main screen."""
 
     BINDINGS = [
         shown("escape", "back", "back", "esc"),
