@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gputui.cli.common import INTERNAL, Parser
 from gputui.cli.screen import parser as screen_parser
-from gputui.cli.subcommands import SUBCOMMANDS
+from gputui.cli.subcommands import SUBCOMMANDS, module_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "gputui.1"
 _OF_THE_MACHINE = "variables to try with --env"
@@ -52,7 +52,7 @@ def _lines() -> Iterator[str]:
     yield from _options(screen)
     yield ".SH SUBCOMMANDS"
     for name in SUBCOMMANDS:
-        parser = importlib.import_module(f"gputui.cli.{name}").parser()
+        parser = importlib.import_module(module_of(name)).parser()
         yield from (f".SS gputui {name}", *_paragraphs(parser.description or ""))
         yield from _options(parser)
         yield from _examples(parser)

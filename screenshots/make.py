@@ -31,7 +31,7 @@ from gputui.jobs.experiments import store
 from gputui.jobs.experiments.axes import Axis
 from gputui.jobs.experiments.record import Experiment, Row, Run
 from gputui.jobs.experiments.request import ExperimentRequest
-from gputui.jobs.process_tree import here, identity
+from gputui.jobs.process_tree import identity, own_scope
 from gputui.jobs.record import write_finished, write_given
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
@@ -176,7 +176,7 @@ step 200  loss 2.17  lr 3.0e-04  41.5k tok/s
 
 def _jobs(state: Path, uuids: dict[int, str]) -> None:
     """Records of jobs as they are after some hours: one runs (this process), one waits, two have ended."""
-    us, scope = identity(os.getpid()), here()
+    us, scope = identity(os.getpid()), own_scope()
     devices = tuple(JobDevice(index, uuids[index], "H100") for index in (1,))
     for name, title, argv, on, ago, facts in (
         ("m6u5", None, ("python", "finetune.py", "--config", "sft.yaml"), devices, 2280.0, {}),

@@ -81,6 +81,7 @@ class Acme(Vendor):
     uuid_prefixes = ("ACME-",)
     visibility = AcmeVisibility()
     containers = AcmeContainers()
+    kubernetes = "acme.example/rocket"
     environment_hints = (("ACME_TRACE", "1", "a line for every kernel"),)
     backend = "acmecl"
 

@@ -33,7 +33,7 @@ _FROM_OUTSIDE = re.compile(
     "PATH|LD_LIBRARY_PATH|TMPDIR|TZ|CC"
     # Options of the tests themselves, and of the tools that measure them.
     "|PYTEST_.*|HYPOTHESIS_.*|COV_.*|COVERAGE_.*|PYTHONDONTWRITEBYTECODE"
-    "|GPUTUI_RECORDED_VENDORS|GPUTUI_TEST_FRAMEWORKS"
+    "|GPUTUI_RECORD|GPUTUI_RECORDED_VENDORS|GPUTUI_TEST_FRAMEWORKS"
     # Access to packages, for the tests that install some.
     "|PIP_.*|UV_.*|SSL_CERT_.*|REQUESTS_CA_BUNDLE|(?i:https?|all|no)_proxy"
 )
@@ -196,6 +196,18 @@ def own_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GPUTUI_CLAIMS", str(folder))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def patient_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A waiter in line keeps its place for an hour without a report.
+
+    Many tickets of tests never report, and on a busy machine a test takes longer than a real waiter may be
+    silent. Forks of the test's process inherit this.
+    """
+    from gputui.allocating import queue
+
+    monkeypatch.setattr(queue, "_SILENT", 3600.0)
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
+from gputui.inventory.formatting import MIB
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.motion import at
-from gputui.sources.simulated.spec import MIB, Box
+from gputui.sources.simulated.spec import Box
 from gputui.vendors.gaudi.hl_smi import COLUMNS
 from gputui.vendors.gaudi.source import DRIVER
 from trees import link, put, put_process

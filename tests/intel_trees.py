@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import MIB
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.motion import at
-from gputui.sources.simulated.spec import MIB, Box
+from gputui.sources.simulated.spec import Box
 from trees import link, put, put_process
 from unit.recorded import program
 

@@ -1,4 +1,4 @@
-"""Claims as gputui 0.1.0 makes and reads them (format 1): one folder for those of all users.
+"""Claims as gputui before 0.1.0 makes and reads them (format 1): one folder for those of all users.
 
 The rules are those of its allocating/claims/lease.py, with their numbers; this file shares no code with the
 present one.

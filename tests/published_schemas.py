@@ -28,10 +28,13 @@ from gputui.cli import (
     people,
     queue,
     topo,
+    usage,
 )
+from gputui.cli.mcp import limits  # noqa: F401 - its errors
 from gputui.inventory import document, typed_json
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.typed_json import Record
+from gputui.jobs import after  # noqa: F401 - its errors
 from gputui.jobs.experiments import record as experiments
 from gputui.launching import confine  # noqa: F401 - its errors
 from gputui.launching.exports import json_document
@@ -42,6 +45,7 @@ DOCUMENTS: dict[str, tuple[Record[Any], tuple[str, ...]]] = {
     "ls": (document.BOX, ("ls --json", "record -")),
     "topo": (topo.TOPO, ("topo --json",)),
     "people": (people.PEOPLE, ("people --json",)),
+    "usage": (usage.USAGE, ("usage --json",)),
     "pick": (document.PICK, ("pick --json", "pick --format json")),
     "plan": (plans.PLAN, ("plan --json",)),
     "launch": (
@@ -229,22 +233,33 @@ def table() -> str:
 def key_table(name: str) -> str:
     """The table of docs/json.md with every key of a document."""
     rows = [f"### {name}", "", "| key | value | meaning |", "|---|---|---|"]
-    for path, found in _keys(published(name)):
+    for path, found in keys(published(name)):
         rows.append(f"| `{path}` | {_value(found)} | {found.get('description', '')} |")
     return "\n".join(rows) + "\n"
 
 
-def _keys(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """The path and the schema of every key, but that of the version."""
+def keys(
+    schema: dict[str, Any], path: str = "", root: dict[str, Any] | None = None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The path and the schema of every key, but that of the version. References are to the root."""
     for key, found in schema.get("properties", {}).items():
-        inner = f"{path}{key}"
+        inner, inside, whole = f"{path}{key}", found, root or schema
         if inner == "schema":
             continue
         yield inner, found
-        inside = next((each for each in found.get("anyOf", ()) if each != {"type": "null"}), found)
-        while "items" in inside:
-            inner, inside = f"{inner}[]", inside["items"]
-        yield from _keys(inside, f"{inner}.")
+        while True:
+            if "anyOf" in inside:
+                inside = next(each for each in inside["anyOf"] if each != {"type": "null"})
+            elif "items" in inside:
+                inner, inside = f"{inner}[]", inside["items"]
+            elif "$ref" in inside:
+                file, _, place = inside["$ref"].partition("#/")
+                inside = whole = published(file.removesuffix(".schema.json")) if file else whole
+                for step in place.split("/"):
+                    inside = inside[step]
+            else:
+                break
+        yield from keys(inside, f"{inner}.", whole)
 
 
 def _value(schema: dict[str, Any]) -> str:
@@ -278,8 +293,9 @@ def page() -> str:
 
 _KEYS = """## Keys
 
-`job` is one of `jobs`, each of the launches of `dry-run` is a `launch` with a `label`, and a `sweep` is a
-`comparison` whose variants are called `tasks`. [The command line](command-line.md#json) has the keys of `ls`.
+A `job` is an entry of `jobs`, each launch of `dry-run` is a `launch` with a `label`, and a `sweep` is a
+`comparison` whose variants are called `tasks`. [The command line](command-line.md#json) explains the keys of
+`ls`.
 
 """
 

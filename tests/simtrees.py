@@ -8,11 +8,12 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+from gputui.inventory.formatting import MIB
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.telemetry import Telemetry
 from gputui.sources.simulated.details import detailed
 from gputui.sources.simulated.motion import at
-from gputui.sources.simulated.spec import MIB, Box
+from gputui.sources.simulated.spec import Box
 from trees import BOOTED, put_process
 from trees import link as _link
 from trees import put as _put

@@ -1,24 +1,25 @@
-"""`python -m bench.crowd` (in tests/): the load that others put on a box, and its cost for the screen.
+"""`python -m bench.crowd [WORD…]` (in tests/): the load that others put on a box, and its cost.
 
-It measures the time from key to paint, the CPU time of each key (with the readings that come meanwhile) and
-resident memory, and those of an empty box, in alternating runs: the speed of a shared machine varies from
-moment to moment, and then only CPU time shows the cost of a key. The processes are alive, and the simulated
-driver lists them.
+It measures `pick` (CPU and wall time, the least of some calls), the time from key to paint on the screen, the
+CPU time of each key (with the readings that come meanwhile) and resident memory; first and last those of an
+empty box. The processes are alive, and the simulated driver lists them. WORD chooses situations; "users" are
+those of the claims of 117 users with 512 files each, which take two minutes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-import secrets
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,13 +28,22 @@ import psutil
 from bench.report import tool
 from bench.screen import SIZE, let_run
 from e2e.terminal import Terminal
+from gputui.allocating.claims.folder import RECORD, TICKET
+from gputui.allocating.claims.read import HELD, range_of
+from gputui.allocating.queue import BEAT
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.spec import Task
+from gputui.system.record_locks import END, lock, unlock
 from simnvml import SimulatedNvml
+from unit.claims_support import record_name
 
-KEYS, ROUNDS, SETTLES = 60, 2, 12.0
-"""Key presses of a run, pairs of runs, and seconds before the presses begin: by then everything that is read
-rarely has been read."""
+KEYS, PICKS, SETTLES = 40, 7, 4.0
+"""Key presses of a run, calls of `pick`, and seconds before the presses begin."""
+USERS, FILES = 117, 512
+"""The size of a crowd: users, and the files of each."""
+SHM = "/dev/shm"
+FIRST, AT_ONCE = 200_000, 30
+"""The number of the first user of a crowd, and the users whose files one process holds."""
 EMPTY = replace(BOXES["dgx-h100"], tasks=())
 MOST = 1200
 """Seconds after which the load ends by itself, in case this program is killed."""
@@ -75,23 +85,68 @@ def with_arguments(count: int) -> Iterator[list[int]]:
 
 
 @contextlib.contextmanager
-def claim_files(claims: Path, users: int, each: int, own: bool) -> Iterator[list[int]]:
-    """`each` records of each of these users, in folders of their own, or all in the folder of format 1."""
-    first = 200_000
-    for uid in range(first, first + users):
-        place = claims / f"gputui-claims.2.{uid:016x}" if own else claims
-        place.mkdir(0o755, exist_ok=True)
-        for _ in range(each):
-            token = secrets.token_hex(16)
-            path = place / f"GPU-{token[:8]}-aaaa-bbbb-cccc-{token[:12]}@{uid}.{token}.claim"
-            path.touch(0o644)
-            # gputui would remove dead records of the calling user.
-            with contextlib.suppress(PermissionError):
-                os.chown(path, uid, uid)
-        if own:
-            with contextlib.suppress(PermissionError):
-                os.chown(place, uid, uid)
+def claim_files(claims: Path, count: int) -> Iterator[list[int]]:
+    """This number of records of one user in the folder of format 1, which nobody holds."""
+    for number in range(count):
+        path = claims / record_name(f"GPU-{number}-x", FIRST)
+        path.touch(0o644)
+        os.chown(path, FIRST, FIRST)
     yield []
+
+
+@contextlib.contextmanager
+def crowd(claims: Path, endings: Sequence[str], alive: bool, text: bytes) -> Iterator[list[int]]:
+    """Many users' folders, each with records of four of the devices or tickets or both, of this content."""
+    reading, writing = os.pipe()
+    makers = []
+    try:
+        for first in range(FIRST, FIRST + USERS, AT_ONCE):
+            makers.append(os.fork())
+            if makers[-1] == 0:
+                try:
+                    # (Other users cannot walk to the temporary folder.)
+                    os.chdir(claims)
+                    _keep(range(first, min(first + AT_ONCE, FIRST + USERS)), endings, alive, text, writing)
+                finally:
+                    os._exit(1)
+        for _ in makers:
+            os.read(reading, 1)
+        yield []
+    finally:
+        for pid in makers:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def _keep(users: range, endings: Sequence[str], alive: bool, text: bytes, writing: int) -> None:
+    """Make the files, report that on the pipe, and hold the living ones until we are killed."""
+    records, tickets, now = list[int](), list[int](), int(time.monotonic())
+    os.umask(0o022)
+    for uid in users:
+        os.seteuid(uid)
+        place = f"gputui-claims.2.{uid:016x}"
+        Path(place).mkdir(0o755)
+        for number in range(FILES):
+            key, token = EMPTY.uuid(str(number % 4)), f"{number:032x}"
+            is_record = endings[number % len(endings)] == RECORD
+            name = record_name(key, uid, 0, token) if is_record else f"wait.{uid}.{token}{TICKET}"
+            file = os.open(f"{place}/{name}", os.O_RDWR | os.O_CREAT, 0o644)
+            # (Of the others nothing is read.)
+            os.write(file, text if number < 10 * FILES // USERS else b"{}")
+            if not alive:
+                os.close(file)
+            elif is_record:
+                lock(file, range_of(key), HELD)
+                records.append(file)
+            else:
+                lock(file, now, END - now)
+                tickets.append(file)
+        os.seteuid(0)
+    os.write(writing, b".")
+    while time.monotonic() < now + MOST:
+        time.sleep(BEAT)
+        for file in tickets:
+            unlock(file, 0, int(time.monotonic()))
 
 
 @contextlib.contextmanager
@@ -116,22 +171,39 @@ def _only_job(environ: dict[str, str]) -> str:
     return next(Path(environ["XDG_STATE_HOME"], "gputui", "jobs").iterdir()).name
 
 
-def situations() -> Iterator[tuple[str, Prepare, bool]]:
-    """The load of each situation, the function that makes it, and whether the log of a job is open."""
-    yield "5,000 processes", lambda claims, environ: sleeping(5000), False
-    yield "4 processes with 1.8 MB of arguments", lambda claims, environ: with_arguments(4), False
-    yield "30 processes with 1.8 MB of arguments", lambda claims, environ: with_arguments(30), False
-    yield "20,000 claim files", lambda claims, environ: claim_files(claims, 1, 20_000, own=False), False
-    yield "117 users' claim files", lambda claims, environ: claim_files(claims, 117, 512, own=True), False
-    yield "lines of 1 MiB in a log", lambda claims, environ: job_that_writes(environ, 2**20), True
+HONEST = json.dumps({"since": 1.0, "command": "python train.py", "count": 2, "roots": [[1, 1]] * 8}).encode()
+HOSTILE = b"[" + b'{"a":[1e9]},' * 1300 + b"0]"
+"""Slow to read for its size, which is the most that is read."""
+
+
+def situations() -> Iterator[tuple[str, Prepare]]:
+    """The load of each situation, and the function that makes it."""
+    crowds = (
+        ("dead records", (RECORD,), False, HONEST),
+        ("living records", (RECORD,), True, HONEST),
+        ("living tickets", (TICKET,), True, HONEST),
+        ("both, slow to read", (RECORD, TICKET), True, HOSTILE),
+    )
+    for what, endings, alive, text in crowds:
+        made = partial(crowd, endings=endings, alive=alive, text=text)
+        yield f"{USERS} users, {what}", lambda claims, _, made=made: made(claims)  # type: ignore[misc]
+    yield "5,000 processes", lambda claims, environ: sleeping(5000)
+    yield "4 processes with 1.8 MB of arguments", lambda claims, environ: with_arguments(4)
+    yield "30 processes with 1.8 MB of arguments", lambda claims, environ: with_arguments(30)
+    yield "20,000 claim files", lambda claims, environ: claim_files(claims, 20_000)
+    yield "log with lines of 60 bytes", lambda claims, environ: job_that_writes(environ, 60)
+    yield "log with lines of 1 MiB", lambda claims, environ: job_that_writes(environ, 2**20)
 
 
 class Measured(NamedTuple):
-    """Seconds from each key to its paint, seconds of CPU for each key, and resident MiB at the end."""
+    """Seconds from each key to its paint, seconds of CPU for each key, resident MiB at the end, and the
+    seconds of CPU and wall time of `pick`."""
 
     taken: list[float]
     cpu: float
     memory: float
+    pick_cpu: float
+    pick: float
 
 
 def measured(folder: Path, put: Prepare, log: bool) -> Measured:
@@ -156,7 +228,7 @@ def measured(folder: Path, put: Prepare, log: bool) -> Measured:
         terminal = Terminal([tool("gputui") or ""], environ, SIZE)
         try:
             terminal.until("○ free")
-            let_run(terminal, SETTLES if not log else 3.0)
+            let_run(terminal, SETTLES)
             process = psutil.Process(terminal.pid)
             if log:
                 _open_log(terminal)
@@ -167,7 +239,17 @@ def measured(folder: Path, put: Prepare, log: bool) -> Measured:
             memory = process.memory_info().rss / 2**20
         finally:
             terminal.close()
-    return Measured(taken, cpu, memory)
+        picks = [_picked(environ) for _ in range(PICKS)]
+    return Measured(taken, cpu, memory, *(min(each) for each in zip(*picks, strict=True)))
+
+
+def _picked(environ: dict[str, str]) -> tuple[float, float]:
+    """Seconds of CPU and wall time of `pick`."""
+    began = time.perf_counter()
+    quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0), (os.POSIX_SPAWN_DUP2, 1, 2)]
+    pid = os.posix_spawn(tool("gputui") or "", ["gputui", "pick", "-n", "2"], environ, file_actions=quiet)
+    used = os.wait4(pid, 0)[2]
+    return used.ru_utime + used.ru_stime, time.perf_counter() - began
 
 
 def _of_selection(terminal: Terminal) -> Iterator[float]:
@@ -206,38 +288,27 @@ def _end(number: int, _: object) -> None:
 
 def main() -> None:
     wanted = sys.argv[1:]
+    with contextlib.suppress(PermissionError):
+        # (As root: other work on the machine does not count.)
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     for number in (signal.SIGTERM, signal.SIGHUP):
         # The load is removed then.
         signal.signal(number, _end)
-    for what, put, log in situations():
-        if wanted and not any(word in what for word in wanted):
-            continue
-        plain: Prepare = (
-            (lambda claims, environ: job_that_writes(environ, 60))
-            if log
-            else (lambda claims, environ: sleeping(0))
-        )
-        runs: dict[bool, list[Measured]] = {True: [], False: []}
-        for turn in range(ROUNDS):
-            for crowded in (False, True) if turn % 2 else (True, False):
-                with tempfile.TemporaryDirectory() as folder:
-                    runs[crowded].append(measured(Path(folder), put if crowded else plain, log))
-        cells = {crowded: _in_words(each) for crowded, each in runs.items()}
-        grown = statistics.median(run.memory for run in runs[True]) - statistics.median(
-            run.memory for run in runs[False]
-        )
+    empty: tuple[str, Prepare] = "an empty box", lambda claims, environ: sleeping(0)
+    chosen = (each for each in situations() if not wanted or any(word in each[0] for word in wanted))
+    print(f"{'':<40} key to paint: median, 95 %, worst   CPU   MiB   pick: CPU, wall")
+    for what, put in (empty, *chosen, empty):
+        # (Root's base is a tmpfs, and so many files are made quickly there.)
+        with tempfile.TemporaryDirectory(dir=SHM if Path(SHM).exists() else None) as folder:
+            found = measured(Path(folder), put, "log" in what)
+        keys = sorted(each * 1000 for each in found.taken)
+        middle, most, worst = statistics.median(keys), keys[int(len(keys) * 0.95) - 1], keys[-1]
+        cpu, pick_cpu, pick = (each * 1000 for each in (found.cpu, found.pick_cpu, found.pick))
         print(
-            f"{what}: key to paint (median, 99 %) and CPU {cells[True]}; empty box {cells[False]};"
-            f" memory {grown:+.1f} MiB",
+            f"{what:<40} {middle:21.0f}, {most:4.0f}, {worst:4.0f} ms {cpu:2.0f} ms {found.memory:5.1f}"
+            f"   {pick_cpu:4.0f}, {pick:4.0f} ms",
             flush=True,
         )
-
-
-def _in_words(runs: list[Measured]) -> str:
-    found = sorted(each for run in runs for each in run.taken)
-    worst = found[int(len(found) * 0.99) - 1]
-    cpu = statistics.median(run.cpu for run in runs)
-    return f"{statistics.median(found) * 1000:.0f}, {worst * 1000:.0f} ms, {cpu * 1000:.0f} ms"
 
 
 if __name__ == "__main__":

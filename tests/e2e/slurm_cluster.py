@@ -45,7 +45,7 @@ NodeName=n2 NodeAddr=127.0.0.1 Port={ports[2]} CPUs=16 Gres=gpu:a100:2,gpu:h100:
 PartitionName=all Nodes=ALL Default=YES State=UP
 PartitionName=big Nodes=n1 MaxTime=2:00:00 State=UP
 """
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pexpect
+import psutil
 import pyte
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds that a test waits for something on the screen, on a slow machine with all cores busy."""
 
 _AT_ONCE = 262_144
@@ -83,13 +84,26 @@ class Terminal:
         """The process group that has the terminal; that of the program itself is its `pid`."""
         return os.tcgetpgrp(self._child.child_fd)
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether every process that the program has started is stopped.
+
+        After Ctrl-Z the shell prompts as soon as the first process of the job is stopped. Until the others
+        are, they may still take what is typed next.
+        """
+        started = psutil.Process(self.pid).children(recursive=True)
+        try:
+            return all(each.status() == psutil.STATUS_STOPPED for each in started)
+        except psutil.NoSuchProcess:
+            return False
+
     def send(self, keys: str) -> None:
         """Type."""
         self._child.send(keys)
 
     def start_anyway(self) -> None:
         """Answer the question before a real start from a demo."""
-        self.until("start anyway?")
+        self.until("Start anyway?")
         self.send("y")
 
     def resize(self, columns: int, lines: int) -> None:

@@ -157,8 +157,17 @@ def machines(network: Network, tmp_path: Path, nvml_library: Path) -> Iterator[B
         made.close()
 
 
-def test_torchrun_on_two_machines_meets(machines: BoxPair) -> None:
-    status, out, said = machines.run("-n", "2", "--", "torchrun", "train.py")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("torchrun",),
+        pytest.param(("accelerate", "launch"), marks=pytest.mark.thorough),
+        pytest.param(("deepspeed",), marks=pytest.mark.thorough),
+    ],
+)
+def test_a_launcher_on_two_machines_meets(machines: BoxPair, command: tuple[str, ...]) -> None:
+    need({"torchrun": "torch"}.get(command[0], command[0]))
+    status, out, said = machines.run("-n", "2", "--", *command, "train.py")
     assert status == 0, said
     ranks = sorted(re.findall(r"(rank \d) of 4 sum 10.0 devices (?:0,1|1,0)$", "\n".join(out), re.MULTILINE))
     assert ranks == [f"rank {number}" for number in range(4)], out

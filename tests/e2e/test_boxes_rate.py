@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.skipif(not PROGRAMS, reason="no sshd,
 
 LIVE = ("live1", "live2", "live3")
 FAILING = ("dead", "hung", "changed")
-WATCHED = 3.0
+WATCHED = 6.0
 """Seconds."""
 
 
@@ -40,8 +40,8 @@ def test_live_boxes_keep_their_pace_beside_those_that_are_not(
             try:
                 until(lambda: {_states(channels)[name] for name in LIVE} == {"live"})
                 readings = _readings(channels)
-                # The count may be off by one reading or two: the watched time begins and ends within one.
-                assert all(WATCHED - 1 <= readings[name] <= WATCHED + 2 for name in LIVE), readings
+                # The watched time begins and ends within a reading, and a busy machine is late by one or two.
+                assert all(WATCHED / 2 <= readings[name] <= WATCHED + 2 for name in LIVE), readings
                 assert _states(channels)["login"] == "connecting"
                 until(lambda: {_states(channels)[name] for name in FAILING} == {"dead"})
             finally:

@@ -142,7 +142,7 @@ def detached(box: Box, stray: str) -> Job:
     settings = box.folder / "config" / "gputui" / "config.toml"
     settings.parent.mkdir(parents=True, mode=0o700)
     settings.write_text(f'[run]\nstray = "{stray}"\n')
-    code = "import gputui.jobs.start as start; start._EVERY = 0.1\nfrom gputui.cli.main import entry; entry()"
+    code = "import gputui.jobs.start as s; s._EVERY = '.1 .1'\nfrom gputui.cli.main import entry; entry()"
     call = [sys.executable, "-c", code, "run", "-q", "--detach", "--gpus", "6,7", "--", "sh", "-c", SCRIPT]
     done = subprocess.run(call, env=box.environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -177,11 +177,16 @@ def test_a_job_that_runs_elsewhere_goes_on_where_the_settings_say_so(box: Box) -
 
 
 def test_only_a_job_that_could_get_elsewhere_is_looked_at(box: Box) -> None:
+    def stops(launch: Launch) -> bool:
+        return f"--if-stray={job.id}" in start._look(start._settings(box.environ), launch, job)[1]
+
     job = detached(box, "stop")
     device = Device(index=6, uuid="GPU-6", vendor="nvidia")
     launch = Launch(("true",), devices=(device,))
-    assert start._look(start._settings(box.environ), launch, job)
-    for other in (replace(launch, devices=()), replace(launch, inside=Inside((), (), ("/dev/nvidia0",), ""))):
-        assert not start._look(start._settings(box.environ), other, job)
+    confined = replace(launch, inside=Inside((), (), ("/dev/nvidia0",), ""))
+    assert stops(launch) and not stops(confined)
+    # Every job with devices is read for the usage.
+    assert start._look(start._settings(box.environ), confined, job)[1][-1] == "--note"
+    assert not start._look(start._settings(box.environ), replace(launch, devices=()), job)[1]
     (box.folder / "config" / "gputui" / "config.toml").unlink()
-    assert not start._look(start._settings(box.environ), launch, job)
+    assert not stops(launch)

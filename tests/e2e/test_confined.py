@@ -48,6 +48,15 @@ def test_a_job_and_what_is_attached_to_it_are_confined(box: Confined) -> None:
     assert len(waiting) == 2
 
 
+def test_the_command_before_a_run_is_confined_as_the_run_is(box: Confined) -> None:
+    before = f"{' '.join(box.python)} > {{run}}/seen; echo $CUDA_VISIBLE_DEVICES > {{run}}/variable"
+    words = ("--confine", "--gpus", "5,4", "--before", f"env -u CUDA_VISIBLE_DEVICES {before}")
+    done = box.call("compare", *words, "--", "sh", "-c", "cat $1/*", "sh", "{run}", "{1,2}")
+    assert done.returncode == 0, done.stderr
+    seen, variable = sorted(box.folder.glob("*/1/*"))
+    assert sorted(box.told(seen.read_text())) == [4, 5] and variable.read_text() == "1,0\n"
+
+
 def test_a_step_inside_sees_relative_numbers_and_its_lease(box: Confined) -> None:
     own = f"{sys.executable} -m gputui"
     done = box.call("run", "--confine", "--gpus", "5,4", "--", "sh", "-c", f"{own} ls --json")

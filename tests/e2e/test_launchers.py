@@ -78,7 +78,7 @@ def test_a_kind_of_run_in_accelerates_configuration_is_respected(place: Workplac
     done = place.run("--demo", "dgx-1", "--gpus", "2,1", "--", "accelerate", "launch", "train.py")
     assert done.every(f"ACCELERATE_USE_{kind}") == ["true"]
     assert done.every("CUDA_VISIBLE_DEVICES") == ["2,1"] and len(done.ranks) == 2
-    assert f"note: {kind} as " in done.err
+    assert f"note: {kind}, as " in done.err
 
 
 GUARDED = '[ -z "$CUDA_VISIBLE_DEVICES" ] && export CUDA_VISIBLE_DEVICES=0,1\n'

@@ -43,15 +43,25 @@ class Head:
         # The paths of its sockets are long, and must not exceed 107 bytes.
         self.folder = Path("/tmp") / f"ray-{os.getpid()}-{name}"
         ports = []
-        for _ in range(2):
+        for _ in range(4):
             with socket.create_server(("127.0.0.1", 0)) as made:
                 ports.append(made.getsockname()[1])
         self.command = (
             *("ray", "start", "--head", "--block", f"--port={ports[0]}", f"--dashboard-port={ports[1]}"),
             *("--num-cpus=2", "--disable-usage-stats", f"--temp-dir={self.folder}", "--min-worker-port=0"),
-            *("--max-worker-port=0",),
+            # (Their defaults are fixed: of two Rays on one machine, one could take no jobs.)
+            *("--max-worker-port=0", f"--dashboard-agent-listen-port={ports[2]}"),
+            f"--metrics-export-port={ports[3]}",
         )
         self.address = {"RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{ports[1]}"}
+
+    def takes_jobs(self) -> bool:
+        """Whether a job can be submitted: the agent that starts jobs is ready later than the head."""
+        environ = {**os.environ, "PATH": PATH, **self.address}
+        words = ("ray", "job", "submit", "--", "true")
+        return not subprocess.run(
+            words, env=environ, capture_output=True, timeout=PATIENCE, check=False
+        ).returncode
 
     @contextlib.contextmanager
     def started(self, argv: Sequence[str], environ: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
@@ -91,6 +101,7 @@ def ray() -> Iterator[dict[str, str]]:
     head = Head("four")
     launch = compose([gpu(5), gpu(4), gpu(1), gpu(0)], LaunchOptions(head.command), {})
     with head.started(launch.argv, launch.environment({**os.environ, "PATH": PATH})):
+        until(head.takes_jobs, lambda: "Ray takes no jobs")
         yield {**os.environ, "PATH": PATH, **head.address}
 
 
@@ -126,7 +137,8 @@ def test_what_it_has_given_out_is_counted_beside_the_devices(
     end, began = tmp_path / "end", tmp_path / "began"
     script = f"echo $$ > {began}.part; mv {began}.part {began}; while [ ! -e {end} ]; do sleep 0.05; done"
     words = ("ray", "job", "submit", "--no-wait", "--entrypoint-num-gpus=3", "--", "sh", "-c", script)
-    subprocess.run(words, env=ray, check=True, capture_output=True, timeout=PATIENCE)
+    done = subprocess.run(words, env=ray, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
     found: dict[str, Any] = {}
 
     def given() -> bool:

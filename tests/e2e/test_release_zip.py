@@ -196,7 +196,7 @@ def test_another_python_starts_it_in_an_empty_environment(
     assert (listed.returncode, listed.stderr) == (0, "")
     assert len(json.loads(listed.stdout)["devices"]) == 8
 
-    # tree-sitter, which is compiled for each Python, reads the commands that a script starts.
+    # The commands that a script starts are read.
     dry = call("run", "--demo=dgx-h100", "--dry-run", "--", "bash", "job.sh")
     assert (dry.returncode, dry.stderr) == (0, "")
     assert len(dry.stdout.split()[1].split("=")[1].split(",")) == 3

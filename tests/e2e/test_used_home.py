@@ -49,9 +49,9 @@ from gputui.tui import run
 
 file, ready, look, checked = pathlib.Path(sys.argv[1]), threading.Event(), WithJobs._look, run.guard_imports
 
-def late(self, now):
+def late(self, *asked):
     ready.wait(60)
-    look(self, now)
+    look(self, *asked)
 
 def imported(stamp):
     from gputui.tui.app import GputuiApp

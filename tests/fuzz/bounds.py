@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import thread_time
+from zlib import crc32
 
 from fuzz.hostile_files import EVERY
 from gputui.allocating.settings import settings
@@ -33,6 +34,7 @@ from gputui.launching.training_words import training_of
 from gputui.planning.model import PlanningError
 from gputui.planning.reading import read_model
 from gputui.sources.recorded import RecordedSource
+from gputui.timeline.usage import DamagedDayError, read_day
 
 SECONDS, MIB = 0.2, 64.0
 """The most seconds and MiB that a reader may take."""
@@ -40,7 +42,7 @@ SECONDS, MIB = 0.2, 64.0
 _STOPPED = 3.0
 """Seconds of CPU time after which a reading is ended."""
 
-_ANSWERS = (PlanningError, WrongCallError, GputuiError)
+_ANSWERS = (PlanningError, WrongCallError, GputuiError, DamagedDayError)
 """Errors that give the reason why a file is not read."""
 
 _ENVIRON = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
@@ -97,6 +99,21 @@ def _safetensors(path: Path) -> object:
     return _model(path)
 
 
+def _replayed(path: Path) -> object:
+    """All readings that are due an hour after the first one."""
+    now = iter((0.0, 3600.0))
+    source = RecordedSource(str(path), lambda: next(now, 3600.0))
+    source.open()
+    return source.read()
+
+
+def _day(path: Path) -> object:
+    """The checksum is that of the text: who writes the file knows it."""
+    data = path.read_bytes()
+    path.write_bytes(b"%08x\n%s\n" % (crc32(data), data))
+    return read_day(path)
+
+
 def _log(path: Path) -> object:
     return read_figures(last_lines(path))
 
@@ -107,6 +124,7 @@ def _settings(path: Path) -> object:
     return settings({"XDG_CONFIG_HOME": str(path.rename(own).parent.parent)})
 
 
+_TRAINER = ("torchrun", "train.py")
 _SMALL, _CAPPED = (617, 1 << 12, 1 << 14), (617, 1 << 12, 1 << 14, 1 << 16)
 _SCRIPT = (1 << 10, 1 << 13, 1 << 15, 1 << 17, 1 << 20)
 _JSON = (1 << 12, 1 << 20, 10 << 20, 16 << 20)
@@ -125,6 +143,11 @@ READERS: Mapping[str, Reader] = {
     ),
     "YAML of vLLM": Reader("c.yaml", _intent("vllm", "serve", "m", "--config", "@"), "YAML JSON", _CAPPED),
     "YAML of axolotl": Reader("c.yaml", _training("axolotl", "train", "@"), "YAML JSON", _CAPPED),
+    "fsdp.json": Reader("f.json", _training(*_TRAINER, "--fsdp_config", "@"), "YAML JSON", _CAPPED),
+    "ds_config.json": Reader("d.json", _training(*_TRAINER, "--deepspeed", "@"), "YAML JSON", _CAPPED),
+    "accelerator_config": Reader(
+        "a.json", _training(*_TRAINER, "--accelerator_config", "@"), "YAML JSON", _CAPPED
+    ),
     "hostfile of deepspeed": Reader(
         "hosts", _intent("deepspeed", "--hostfile", "@", "x.py"), "lines", _CAPPED
     ),
@@ -132,12 +155,16 @@ READERS: Mapping[str, Reader] = {
     "adapter_config.json": Reader("adapter_config.json", lambda path: _model(path.parent), "JSON", _JSON),
     "safetensors header": Reader("m.safetensors", _safetensors, "JSON", _JSON),
     "safetensors index": Reader("model.safetensors.index.json", _model, "JSON", _JSON),
+    "header of a GGUF file": Reader("m.gguf", _model, "GGUF", (617, 1 << 14, 1 << 20, 4 << 20)),
     "log of a variant": Reader("log", _log, "lines", (1 << 14, 16 << 20)),
     "last lines of a log": Reader("log", lambda path: lines_in(path.read_bytes()), "lines", (1 << 12,)),
     "recording": Reader("r.json", lambda path: RecordedSource(str(path)).open(), "JSON lines", _JSON),
+    "recording of several readings": Reader("r.jsonl", _replayed, "readings", _JSON),
+    "recording as CSV": Reader("r.csv", _replayed, "CSV", _JSON),
+    "usage of a day": Reader("2026-11-26.json", _day, "days JSON", (617, 1 << 14, (1 << 20) - 10)),
     "settings": Reader("config.toml", _settings, "TOML lines", _CAPPED),
     "file of tasks": Reader(
-        "tasks", lambda path: _tasks_of_file(str(path)), "lines", (1 << 14, 1 << 19, (2 << 20) - 1)
+        "tasks", lambda path: _tasks_of_file(str(path)), "lines", (1 << 14, 1 << 19, (1 << 20) - 1)
     ),
 }
 

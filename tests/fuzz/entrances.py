@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from zlib import crc32
 
 from hypothesis import strategies as st
 
@@ -27,6 +28,7 @@ from gputui.allocating.claims.read import HELD, claims, range_of
 from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.queue import in_words, waiters
 from gputui.checking import plan_proof
+from gputui.checking.trained_model import workload_of
 from gputui.choosing.verdict import verdicts
 from gputui.cli import job_output, ls_ray, ls_slurm
 from gputui.cli import jobs as jobs_cli
@@ -35,6 +37,7 @@ from gputui.cli.job_mapping import read_jobs, with_own_jobs, write_jobs
 from gputui.cli.ls_text import document_text, table
 from gputui.cli.metrics_text import metrics_text
 from gputui.cli.run_held import agreed, reached
+from gputui.inventory.readings import HEAD
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.typed_json import DocumentError
 from gputui.jobs.box_jobs import jobs_told
@@ -43,8 +46,9 @@ from gputui.jobs.experiments.log_figures import read_figures
 from gputui.jobs.experiments.record import CHANGE, STORED, Experiment, Row, Run
 from gputui.jobs.experiments.request import REQUEST, ExperimentRequest, variants_of
 from gputui.jobs.last_lines import lines_in
-from gputui.jobs.process_tree import here
+from gputui.jobs.process_tree import own_scope
 from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.training_words import training_of
 from gputui.planning.box import box_of
 from gputui.planning.document import to_document
 from gputui.planning.model import PlanningError
@@ -56,15 +60,17 @@ from gputui.sources.hosts.reading import read
 from gputui.sources.hosts.remote_script import Mode
 from gputui.sources.hosts.session import Answer
 from gputui.sources.ray import nodes_of
+from gputui.sources.recorded import RecordedSource
 from gputui.sources.simulated.source import named
 from gputui.sources.slurm import printed
 from gputui.sources.slurm.cluster import Cluster
-from gputui.sources.source import Want
+from gputui.sources.source import NoSourceError, Want
 from gputui.system.child_process import Ended
 from gputui.system.containers import container
 from gputui.system.namespaces import pid_namespace
 from gputui.system.record_locks import END, lock
 from gputui.system.users import user_name
+from gputui.timeline.usage import file_of, folder_of
 from gputui.tui.views import box_jobs
 from gputui.tui.views import jobs as jobs_view
 from gputui.vendors.nvidia.vendor import VENDOR
@@ -178,6 +184,28 @@ def _accelerate(data: bytes) -> None:
             call("export", "--demo", "-n2", "--as", "accelerate", "--", *command)
 
 
+# The files of transformers' Trainer
+
+_OF_TRAINER = {
+    "fsdp_activation_checkpointing": True, "zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"},
+    "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": "auto", "split_batches": True,
+    "gradient_accumulation_kwargs": {"num_steps": 4}, "ddp_bucket_cap_mb": 25,
+}  # fmt: skip
+
+
+def _trainer(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("c.json", "c.yaml"):
+            file = Path(folder) / name
+            file.write_bytes(data)
+            for option in ("--fsdp_config", "--deepspeed", "--accelerator_config", "--config"):
+                command = ("torchrun", "train.py", "--model_name_or_path", "m", option, str(file))
+                said = training_of(LaunchOptions(command), {})
+                assert said.model is not None and all(map(plain, said.doubts))
+                with contextlib.suppress(PlanningError):
+                    workload_of(said, None, {})
+
+
 # The answers about a model of the training's own Python
 
 _PROOF = (
@@ -197,6 +225,41 @@ def _proof(files: tuple[bytes | None, ...]) -> None:
         proof = plan_proof.read(folder, Ended(0, ""))
         assert proof.parameters is None or proof.parameters >= 0
         assert all(len(text.splitlines()) == 1 for text in (*proof.problems, *proof.remarks))
+
+
+# Recordings of several readings, and the usage of a day
+
+
+def _several(files: tuple[bytes, bytes, bool]) -> None:
+    first, second, table = files
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / ("run.csv" if table else "run.jsonl")
+        file.write_bytes(HEAD + first + b"\n" + second if table else first + b"\n" + second + b"\n")
+        now = iter((0.0, 0.0))
+        source = RecordedSource(str(file), lambda: next(now, 1e12))
+        try:
+            source.open()
+            for _ in range(3):
+                document_text(source.read(), verdicts(source.read()))
+        except NoSourceError as error:
+            assert plain(str(error))
+
+
+_ROW = [1.0] * 8
+_DAY = (
+    [1.0, 2.0, 3.0, {"GPU-0": "GPU 0"}, {"GPU-0": [1.0, 2.0]}],
+    *([[*names, *_ROW]] for names in ("a", ("GPU-0",), "ba")),
+)
+
+
+def _day(data: bytes) -> None:
+    with own_folders() as folder:
+        file = file_of(folder_of(folder / "state" / "gputui"), time.time())
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"%08x\n%s\n" % (crc32(data), data))
+        for words in ((), ("--json",), ("--by", "job"), ("--by", "device")):
+            ended = call("usage", *words)
+            assert plain(ended.out), (words, ended.out)
 
 
 # Claims and tickets
@@ -235,6 +298,14 @@ def _locked(path: Path) -> int:
     return descriptor
 
 
+def _says_its_name(path: Path) -> bool:
+    try:
+        document = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return True
+    return not isinstance(document, dict) or bool(document.get("record", path.name) == path.name)
+
+
 def _claims(files: list[tuple[str, bytes]]) -> None:
     with own_folders() as folder:
         held = []
@@ -243,7 +314,8 @@ def _claims(files: list[tuple[str, bytes]]) -> None:
             path.write_bytes(data)
             path.chmod(0o644)
             held.append(_locked(path))
-        names = [path.name for path in (folder / "claims").iterdir()]
+        # A record that says that it was created under another name is not one of its holder's.
+        names = [path.name for path in (folder / "claims").iterdir() if _says_its_name(path)]
         try:
             found, problems = claims(os.environ)
             assert all(plain(problem) for problem in problems), problems
@@ -270,7 +342,7 @@ def _claims(files: list[tuple[str, bytes]]) -> None:
 _GIVEN = {
     "schema": 1, "name": None, "line": "x", "argv": ["python", "x.py"], "changes": [["A", None], ["B", "1"]],
     "directory": "/", "devices": [{"index": 0, "uuid": "GPU-0", "name": None}], "launcher": "python",
-    "user": "u", "host": here().host, "boot": here().boot, "pids": here().pids,
+    "user": "u", "host": own_scope().host, "boot": own_scope().boot, "pids": own_scope().pids,
     "starter": {"pid": 2, "ticks": 3}, "created": 1.0, "waits": None,
     "launch": {"command": ["python", "x.py"], "additions": [["A", "1"]], "count": 1, "when": 1.0},
 }  # fmt: skip
@@ -297,46 +369,6 @@ def _jobs(files: tuple[bytes, bytes, bytes]) -> None:
 
 
 # Comparisons
-
-_COMPARED = {
-    "schema": 1,
-    "id": "k3f9",
-    "state": "running",
-    "created": "2026-05-04T14:00:00+00:00",
-    "ended": None,
-    "command": ["train.py"],
-    "devices": ["0"],
-    "axes": [{"name": "env:X", "heading": "X"}],
-    "repeat": 2,
-    "metric": None,
-    "less_is_better": False,
-    "variants": [
-        {
-            "values": ["0"],
-            "launch": "X=0 train.py",
-            "devices": ["0"],
-            "runs": [
-                {
-                    "round": 1,
-                    "job": "m6u5",
-                    "state": "done",
-                    "status": 0,
-                    "reason": None,
-                    "wall": 2.5,
-                    "runtime": 2.0,
-                    "steps_per_second": 1.5,
-                    "metric": None,
-                    "peak_memory": 1,
-                    "utilization": 50.0,
-                }
-            ],
-        }
-    ],
-    "runner": {"host": "h", "boot": None, "pids": None, "pid": 1, "ticks": 1},
-}
-
-
-"""A record of an earlier gputui, which kept no request."""
 
 _REQUEST = ExperimentRequest(
     "comparison",
@@ -378,31 +410,7 @@ def _experiment_request(data: bytes) -> None:
 
 # Sweeps
 
-_SWEPT = {
-    "schema": 1,
-    "id": "k3f9",
-    "state": "running",
-    "created": "2026-05-04T14:00:00+00:00",
-    "ended": None,
-    "directory": "/",
-    "call": ["-n", "1"],
-    "withheld": [],
-    "tasks": [
-        {
-            "label": "--seed 1",
-            "command": ["train.py", "--seed", "1"],
-            "state": "running",
-            "devices": ["0"],
-            "job": "m6u5",
-            "attempts": 1,
-            "status": None,
-            "reason": None,
-            "started": "2026-05-04T14:00:00+00:00",
-            "ended": None,
-        }
-    ],
-    "runner": {"host": "h", "boot": None, "pids": None, "pid": 1, "ticks": 1},
-}
+_SWEPT = _RECORD | STORED.write(replace(_MEASURED, request=replace(_REQUEST, kind="sweep")))
 
 
 def _sweep(data: bytes) -> None:
@@ -592,6 +600,16 @@ _CONFIGS = st.one_of(
 _HEADER = {"w": {"dtype": "BF16", "shape": [4, 4], "data_offsets": [0, 32]}, "__metadata__": {"format": "pt"}}
 
 
+def _gguf(parts: tuple[bytes, bytes]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "m.gguf"
+        file.write_bytes(b"".join(parts))
+        try:
+            assert read_model(str(file), {}, Path(folder)).stored == file.stat().st_size
+        except PlanningError as error:
+            assert plain(str(error))
+
+
 def _model(files: tuple[bytes, bytes, int]) -> None:
     config, header, length = files
     with tempfile.TemporaryDirectory() as folder:
@@ -778,6 +796,22 @@ ENTRANCES = {
         _job_mapping,
     ),
     "files of accelerate": Entrance(bytes_of(_ACCELERATE) | _ANY_BYTES, _accelerate),
+    "files of the Trainer": Entrance(bytes_of(_OF_TRAINER) | _ANY_BYTES, _trainer),
+    "headers of GGUF files": Entrance(
+        st.tuples(
+            st.sampled_from([b"GGUF\3\0\0\0" + bytes(8) + bytes([n]) + bytes(7) for n in (1, 9)]), _ANY_BYTES
+        ),
+        _gguf,
+    ),
+    "recordings of several readings": Entrance(
+        st.tuples(
+            bytes_of(_document("shared")) | _ANY_BYTES,
+            bytes_of(_document("shared")) | _ANY_BYTES,
+            st.booleans(),
+        ),
+        _several,
+    ),
+    "days of usage": Entrance(st.tuples(*map(bytes_of, _DAY)).map(b"\n".join) | _ANY_BYTES, _day),
     "proofs of a plan": Entrance(
         st.tuples(*(bytes_of(document) | _ANY_BYTES | st.none() for _, document in _PROOF)), _proof
     ),
@@ -793,7 +827,7 @@ ENTRANCES = {
         st.tuples(bytes_of(_GIVEN), bytes_of(_STARTED) | st.just(b""), bytes_of(_ENDED) | st.just(b"")), _jobs
     ),
     "records of comparisons": Entrance(
-        st.tuples(bytes_of(_RECORD) | bytes_of(_COMPARED) | _ANY_BYTES, bytes_of(_CHANGE) | _ANY_BYTES),
+        st.tuples(bytes_of(_RECORD) | _ANY_BYTES, bytes_of(_CHANGE) | _ANY_BYTES),
         _comparison,
     ),
     "requests for experiments": Entrance(bytes_of(sparse(REQUEST.write(_REQUEST))), _experiment_request),

@@ -6,7 +6,10 @@ that nothing closes, nesting, aliases, long lines, numbers without an end, bait 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
+
+from gputui.inventory.readings import HEAD
 
 Made = Callable[[int], bytes]
 
@@ -277,6 +280,9 @@ _PYTHON: Mapping[str, Made] = {
     "names that are set": _numbered(lambda n: f"a{n} = {n}\n"),
     "names of names": _numbered(lambda n: f"a{n + 1} = a{n}\n", "a0 = 'x'\n"),
     "lists of devices": _numbered(lambda n: f"os.environ['CUDA_VISIBLE_DEVICES'] = '{n}'\n", "import os\n"),
+    "a list of devices behind spaces": _repeated(" ", "os.environ['CUDA_VISIBLE_DEVICES'] = "),
+    "an import of a trainer before spaces": _repeated(" ", "from transformers import "),
+    "imports of trainers that stay open": _repeated("from transformers import (x\n"),
     "half a list of devices": _repeated("os.environ['CUDA_VISIBLE_DEVICES'] = '", "import os\n("),
     "indices": _repeated("x.to('cuda:1')\n"),
     "environs": _repeated("os.environ[", "import os\nx = "),
@@ -332,11 +338,84 @@ _TOML: Mapping[str, Made] = {
     "escapes": _repeated("\\u0041", 'a="', '"\n'),
 }
 
+
+def _header(count: int, *pieces: bytes) -> bytes:
+    """The beginning of a GGUF file that says it has so many keys."""
+    return b"GGUF\3\0\0\0" + struct.pack("<QQ", 1, count) + b"".join(pieces)
+
+
+def _text(words: bytes) -> bytes:
+    return struct.pack("<Q", len(words)) + words
+
+
+_MANY = (1 << 64) - 1
+_OF_TEXTS = struct.pack("<IIQ", 9, 8, 999)
+_GGUF: Mapping[str, Made] = {
+    "keys without a letter": _repeated(b"\0" * 13, _header(_MANY)),
+    "keys of a number": _repeated(_text(b"a") + struct.pack("<Ii", 5, 1), _header(_MANY)),
+    "one long key": lambda size: _header(_MANY, _text(b"a" * size), struct.pack("<Ii", 5, 1)),
+    "a length beyond the file": _repeated(b"\xff", _header(_MANY)),
+    "lists in lists": _repeated(struct.pack("<IQ", 9, 1), _header(1, _text(b"a"), struct.pack("<I", 9))),
+    "wide lists in lists": _repeated(
+        struct.pack("<IQ", 9, 999), _header(1, _text(b"a"), struct.pack("<I", 9))
+    ),
+    "lists of numbers in a list": _repeated(
+        struct.pack("<IQ", 0, 999) + b"\1" * 999,
+        _header(_MANY, _text(b"a"), struct.pack("<IIQ", 9, 9, 999)),
+    ),
+    "lists of different kinds": _repeated(
+        struct.pack("<IQ", 0, 1) + b"\1" + struct.pack("<IQ", 8, 1) + b"\0" * 8,
+        _header(_MANY, _text(b"a"), struct.pack("<IIQ", 9, 9, 2)),
+    ),
+    "a long architecture": _repeated(
+        b"\xff",
+        _header(_MANY, _text(b"general.architecture"), struct.pack("<IQ", 8, 1_000_000)),
+    ),
+    "lists of empty texts": _repeated(_text(b"a") + _OF_TEXTS + b"\0" * 8 * 999, _header(_MANY)),
+    "a shape without an end": _repeated(
+        _text(b"llama.attention.head_count") + struct.pack("<IIQ", 9, 4, 999) + b"\xff" * 4 * 999,
+        _header(_MANY, _text(b"general.architecture"), struct.pack("<I", 8), _text(b"llama")),
+    ),
+}
+
+_ROW = b"2026-11-26T12:00:00+00:00,box" + b"," * 43 + b"\n"
+_CSV: Mapping[str, Made] = {
+    "rows of one moment": _repeated(_ROW, HEAD),
+    "an open quote": _repeated("a,\n", HEAD + b'"'),
+    "one long cell": _repeated("[", HEAD + b"2026-11-26T12:00:00+00:00,box,"),
+    "cells of lists": _repeated(
+        b"2026-11-26T12:00:00+00:00,box" + b',"[' + b"[]," * 40000 + b'[]]"' + b"," * 42 + b"\n", HEAD
+    ),
+    "cells without an end": _repeated(",", HEAD),
+    "empty rows": _repeated("\n", HEAD),
+}
+
+_READING = (
+    '{"schema": 1, "host": "a", "time": "2026-11-26T12:00:00+00:00", "driver": null, "cuda": null, %s}\n'
+)
+_READINGS: Mapping[str, Made] = {
+    "readings of one moment": _repeated(_READING % '"devices": [], "links": [], "errors": []'),
+    "readings of ones": _repeated(_READING % f'"devices": [], "links": [], "errors": [{"1," * 20000}1]'),
+    "two long readings": lambda size: 2 * (b'{"a": [' + b"1," * (size // 4) + b"1]}\n"),
+}
+
+_DAYS: Mapping[str, Made] = {
+    "rows": _repeated(',["a",1,1,1,1,1,1,1,1]', '[1.0,2.0,3.0,{},{}]\n[["a",1]', "]\n[]\n[]"),
+    "lines": _repeated("[]\n", "[1.0,2.0,3.0,{},{}]\n"),
+    "labels": _numbered(lambda n: f'"{n}":"b",', "[1.0,2.0,3.0,{", '"a":"b"},{}]\n[]\n[]\n[]'),
+    "counters": _numbered(lambda n: f'"{n}":[1,2],', "[1.0,2.0,3.0,{},{", '"a":[1,2]}]\n[]\n[]\n[]'),
+    "nested": _nested("[", "]"),
+    "a number of many digits": _repeated("9", "[", "]"),
+    "small objects": _repeated("{},", "[", "{}]"),
+    "a text of escapes": _repeated("\\u0041", '["', '"]'),
+}
+
 EVERY: Mapping[str, Made] = {
     f"{kind}: {name}": made
     for kind, files in (
         ("bytes", _BYTES), ("YAML", _YAML), ("JSON", _JSON), ("shell", _SHELL),
-        ("Python", _PYTHON), ("lines", _LINES), ("TOML", _TOML),
+        ("Python", _PYTHON), ("lines", _LINES), ("TOML", _TOML), ("GGUF", _GGUF), ("CSV", _CSV),
+        ("readings", _READINGS), ("days", _DAYS),
     )
     for name, made in files.items()
 }  # fmt: skip

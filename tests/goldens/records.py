@@ -1,4 +1,4 @@
-"""Records of jobs, of a comparison and of a sweep, as an earlier gputui has left them in the state folder.
+"""Records of jobs, of a comparison and of a sweep, as gputui 0.1.0 leaves them in the state folder.
 
 They are written here as JSON and not by gputui's own classes: any later version must read the records on the
 disk.
@@ -67,38 +67,45 @@ def _comparison() -> dict[str, Any]:
         variants.append(
             {
                 "values": [launcher, denied],
+                "label": f"launcher={launcher} NCCL_P2P_DISABLE={denied}",
+                "command": [],
                 "launch": f"NCCL_P2P_DISABLE={denied} {launcher} train.py",
                 "devices": ["4", "5"],
                 "runs": [run],
             }
         )
-    axes = [
-        {"name": each, "heading": each.removeprefix("env:")} for each in ("launcher", "env:NCCL_P2P_DISABLE")
-    ]
     return {
-        "schema": 1, "id": "r8c4", "state": "done", "created": _ago(3700), "ended": _ago(3300),
-        "command": ["train.py", "--lr", "3e-4"], "devices": ["4", "5"], "axes": axes, "repeat": 1,
-        "metric": None, "less_is_better": False, "variants": variants,
-        "runner": {**_SCOPE, "pid": 4_000_000, "ticks": 1},
+        "schema": 1, "state": "done", "created": _ago(3700), "ended": _ago(3300), "directory": "",
+        "request": _request("comparison", "train.py", "--lr", "3e-4"), "devices": ["4", "5"],
+        "axes": [["launcher", "launcher"], ["env:NCCL_P2P_DISABLE", "NCCL_P2P_DISABLE"]],
+        "rows": variants, "withheld": [],
     }  # fmt: skip
+
+
+def _request(kind: str, *command: str) -> dict[str, Any]:
+    return {"kind": kind, "launch": {"options": {"command": command}}}
 
 
 def _sweep() -> dict[str, Any]:
     tasks = []
-    for number, (rate, state, status) in enumerate(
-        (("0.1", "done", 0), ("0.01", "failed", 3), ("0.001", "stopped", None), ("1", "waiting", None)), 1
+    for rate, state, status in (
+        ("0.1", "done", 0),
+        ("0.01", "failed", 3),
+        ("0.001", "stopped", None),
+        ("1", "waiting", None),
     ):
-        began = state != "waiting"
+        run = {
+            "round": 1, "job": "k3f9", "state": state, "status": status, "wall": 20.0, "attempts": 1,
+            "started": _ago(3000), "ended": _ago(2980),
+        }  # fmt: skip
         tasks.append(
             {
-                "task": number, "label": f"--lr={rate}", "command": ["python", "train.py", f"--lr={rate}"],
-                "state": state, "devices": ["4"] if began else [], "job": "k3f9" if began else None,
-                "attempts": int(began), "status": status, "reason": None,
-                "started": _ago(3000) if began else None, "ended": _ago(2980) if began else None,
+                "label": f"--lr={rate}", "command": ["python", "train.py", f"--lr={rate}"], "values": [],
+                "devices": [] if state == "waiting" else ["4"], "launch": "",
+                "runs": [] if state == "waiting" else [run],
             }
         )  # fmt: skip
     return {
-        "schema": 1, "id": "z5v4", "state": "stopped", "created": _ago(3100), "ended": _ago(2900),
-        "directory": "/", "call": ["-n", "1", "--jobs", "2"], "withheld": [], "tasks": tasks,
-        "runner": {**_SCOPE, "pid": 4_000_000, "ticks": 1},
+        "schema": 1, "state": "stopped", "created": _ago(3100), "ended": _ago(2900), "directory": "/",
+        "request": _request("sweep"), "devices": [], "axes": [], "rows": tasks, "withheld": [],
     }  # fmt: skip

@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from gputui.inventory.device import COMPUTE_MODES, Device
+from gputui.inventory.formatting import MIB
 from gputui.inventory.link import PEER_WORDS, SELF, direct_links
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality, ranges
-from gputui.sources.simulated.spec import MIB, Box
+from gputui.sources.simulated.spec import Box
 
 Facts = Mapping[str, int | None]
 """Numbers of the box file by key; None: not supported."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gputui.tui.controllers import launch as launch_controller
 from tui.support import release_leases
 from unit.jobs_support import Desk, desk_at
 
@@ -16,6 +17,13 @@ def leases() -> Iterator[None]:
     """Release the leases that Enter leaves to the command: in these tests no command replaces the process."""
     yield
     release_leases()
+
+
+@pytest.fixture(autouse=True)
+def patient_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch waits for its reading as long as a test needs: a question would take the next key instead."""
+    for name in ("_PATIENCE", "_RERUNS_PATIENCE"):
+        monkeypatch.setattr(launch_controller, name, 120.0)
 
 
 @pytest.fixture

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import itertools
 import os
 import sys
+import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
@@ -54,7 +56,8 @@ async def _idle(min_sleep: float = _SLICE, max_sleep: float = 5) -> None:
 
     Textual's own function checks only the CPU time that the process used in 20 ms. These waits took most of
     the time of the screen tests. On a busy machine, a process that has much to do also uses little CPU time,
-    so the callbacks that are ready on the event loop count too.
+    so the callbacks that are ready on the event loop count too, and so do the threads that would go on if a
+    processor was free.
     """
     loop = asyncio.get_running_loop()
     begun = time.monotonic()
@@ -65,8 +68,20 @@ async def _idle(min_sleep: float = _SLICE, max_sleep: float = 5) -> None:
         # A callback that has become due meanwhile is ready after one turn of the loop.
         await asyncio.sleep(0)
         lasted = time.monotonic() - begun
-        if lasted >= max_sleep or (lasted > min_sleep and calm and not loop._ready):  # type: ignore[attr-defined]
+        ready = loop._ready  # type: ignore[attr-defined]
+        if lasted >= max_sleep or (lasted > min_sleep and calm and not ready and not _other_threads_work()):
             return
+
+
+def _other_threads_work() -> bool:
+    """Whether a thread of the application runs, waits for a processor or for the disk (proc(5))."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("gputui"):
+            with contextlib.suppress(OSError):
+                stat = Path(f"/proc/self/task/{thread.native_id}/stat").read_bytes()
+                if stat.rpartition(b")")[2].split()[0] in b"RD":
+                    return True
+    return False
 
 
 for _module in (textual.app, textual.pilot):
@@ -169,8 +184,10 @@ class Session:
         return [snapshot.label(device) for device in self.main.app_state.selected]
 
     async def press(self, *keys: str) -> None:
-        """Press keys. "@export" stands for the action of that id, which may have another key or none."""
-        for is_action, group in itertools.groupby(keys, lambda key: key.startswith("@")):
+        """Press keys. "@export" stands for the action of that id, which may have another key or none, ":save"
+        for what is found by that word."""
+        every = [each for key in keys for each in (["colon", *key[1:], "enter"] if key[0] == ":" else [key])]
+        for is_action, group in itertools.groupby(every, lambda key: key.startswith("@")):
             if not is_action:
                 await self.pilot.press(*group)
                 continue
@@ -212,7 +229,7 @@ class Session:
         )
         await self.settle()
 
-    async def until(self, seen: Callable[[], object], patience: float = 30.0) -> None:
+    async def until(self, seen: Callable[[], object], patience: float = 120.0) -> None:
         """Let the application run until the condition holds."""
         deadline = time.monotonic() + patience
         while not seen():
@@ -251,8 +268,12 @@ async def session(
     rules: Rules = DEFAULT_RULES,
     once: Want | None = None,
     screen: ScreenSettings = DEFAULT_SCREEN,
+    at_first_row: bool = True,
 ) -> AsyncIterator[Session]:
-    """The application on a still box, or on a source of the test's own, with its first picture painted."""
+    """The application on a still box, or on a source of the test's own, with its first picture painted.
+
+    at_first_row  whether the cursor is moved from the first free device to the first row
+    """
     source = source or StillSource(box_at(box) if isinstance(box, str) else box)
     mailbox = Mailbox()
     sampler = Sampler(source, mailbox.put, interval, owners_at_once=rules.by_owner, once=once)
@@ -272,5 +293,8 @@ async def session(
         running = Session(app, pilot, source, written)
         await running.until(lambda: running.main.app_state.snapshot or running.main.app_state.problem)
         await running.settle()
+        if at_first_row:
+            running.main.set_app_state(running.main.app_state.move_cursor(-1_000))
+            await running.settle()
         yield running
     sampler.stop(patience=5.0)

@@ -19,7 +19,7 @@ from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.screens.page import page_keys
 from gputui.tui.start_launch import Returned
 from tui.support import OPENED, Session, session
-from tui.test_boxes_screen import boxes_of, four
+from tui.test_boxes_screen import four, line_of
 from tui.test_boxes_screen import opened as opened_boxes
 from tui.test_people_screen import lit, texts
 
@@ -121,8 +121,8 @@ async def test_the_job_at_the_cursor_shows_what_it_is_and_the_end_of_its_log() -
         told.end = LogEnd("gpu1:k3f9", (), "connection refused")
         await s.press("home", "down")
         assert "connection refused" in "".join(texts(s)[8:])
-        # For a box that cannot be asked, the page shows the whole reason, and r asks that box again.
-        await s.press("down", "down", "r")
+        # For a box that cannot be asked, the page shows the whole reason, and a refresh asks that box again.
+        await s.press("down", "down", ":refresh")
         assert lit(s).startswith("gone") and told.asked == ["gone"]
 
 
@@ -202,7 +202,7 @@ async def test_the_page_opens_over_the_boxes_and_closes_to_them() -> None:
         assert isinstance(shown, BoxJobsScreen) and list(rows(s)) == ["a"]
         await s.press("escape")
         # The page still has its selection.
-        assert s.app.screen is page and boxes_of(page).request
+        assert s.app.screen is page and line_of(page)
         await s.press("D", "D")
         assert isinstance(s.app.screen, JobsScreen) and len(s.app.screen_stack) == 2
         assert any(":nodes, D" in line for line in texts(s))

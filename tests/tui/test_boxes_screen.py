@@ -55,7 +55,14 @@ def clock(state: BoxState) -> str:
 
 def called(page: NodesScreen) -> tuple[str, ...]:
     """The words of the call that the page shows, without the program."""
-    return tuple(shlex.split(boxes_of(page).line)[1:])
+    return tuple(shlex.split(line_of(page))[1:])
+
+
+def line_of(page: NodesScreen) -> str:
+    """The call that the page shows, "" for none."""
+    boxes = boxes_of(page)
+    launched = boxes.launched(starts=False)
+    return "" if isinstance(launched, str) else boxes.line(launched)
 
 
 def boxes_of(page: NodesScreen) -> BoxNodes:
@@ -75,7 +82,7 @@ def opened(s: Session, *states: BoxState) -> NodesScreen:
 
 
 async def test_boxes_fold_and_say_what_is_free_and_what_is_wrong() -> None:
-    stale = BoxState("quiet", "stale", Reading("quiet", two()), "no news from it", two().time + 7)
+    stale = BoxState("quiet", "stale", Reading("quiet", two()), "no recent reading", two().time + 7)
     async with session("idle") as s:
         page = opened(s, live("gpu1", two()), DEAD, stale)
         await s.press()
@@ -83,16 +90,15 @@ async def test_boxes_fold_and_say_what_is_free_and_what_is_wrong() -> None:
         lines = texts(s)
         assert "1 free on 1 of 3" in lines[0]
         assert "1 of 2 free" in lines[1]
-        # A box that is not live shows since when and why, in columns.
-        assert f"since {clock(DEAD)}  connection refused" in lines[2] and "dead" in lines[2]
-        assert "– of 2 free" in lines[3] and f"since {clock(stale)}" in lines[3] and not any(lines[4:])
-        assert lines[2].index("dead") == lines[3].index("stale") == lines[1].index("live")
-        assert lines[2].index("since") == lines[3].index("since") == lines[1].index("2×")
+        # A box that is not live shows why and since when.
+        assert f"dead: connection refused, since {clock(DEAD)}" in lines[2]
+        assert "– of 2" in lines[3] and f"since {clock(stale)}" in lines[3] and not any(lines[4:])
+        assert lines[2].index("dead") == lines[3].index("stale") == lines[1].index("2×")
         await s.press("enter")
         assert "mira" in texts(s)[3] and lit(s).startswith("- gpu1")
         await s.press("enter", "down")
         assert lit(s).startswith("+ gone")
-        await s.press("f")
+        await s.press("slash", *"free", "enter")
         assert [line for line in texts(s)[1:] if line] == [texts(s)[1]] and "gpu1" in texts(s)[1]
         await s.press("q")
         assert s.app.screen is s.main
@@ -147,7 +153,7 @@ async def test_devices_of_one_box_are_selected_in_order_and_the_line_says_what_w
         assert called(page) == (
             *("run", "--on", "a", "--if-free", "--gpus", "GPU-a-3,GPU-a-0", "--", "python", "train.py"),
         )
-        assert any(boxes_of(page).line in line for line in texts(s, "#page-footer"))
+        assert any(line_of(page) in line for line in texts(s, "#page-footer"))
         await s.press("K")
         assert marks(s) == {"1": "0", "2": "3"}
         await s.press("space")
@@ -180,7 +186,7 @@ async def test_the_best_of_a_box_are_selected_as_on_the_main_screen() -> None:
     "state",
     [
         DEAD,
-        BoxState("gone", "stale", Reading("gone", two()), "no news from it", 1.0),
+        BoxState("gone", "stale", Reading("gone", two()), "no recent reading", 1.0),
         BoxState("gone", "live", Reading("gone", two()), None, 1.0),
     ],
     ids=["dead", "stale", "no gputui there"],
@@ -232,10 +238,10 @@ async def test_the_terminal_is_lent_to_the_line_that_is_shown(monkeypatch: pytes
         monkeypatch.setattr(s.main.launch, "lend_terminal", lend)
         await s.press("3", "enter")
         await s.press("r")
-        assert [line for _, line in lent] == [boxes_of(page).line] * 2
+        assert [line for _, line in lent] == [line_of(page)] * 2
         assert received(lent[0][0][-1]).words == [*called(page)[3:]]
         # ssh may ask for what a box needs, in a terminal where a person sees the question.
-        await s.press("end", "enter", "c")
+        await s.press("end", "enter", ":ssh")
         assert [argv[0] for argv, _ in lent[2:]] == ["ssh"] * 2
         assert not any("BatchMode" in word for word in lent[2][0]) and lent[2][0][-2:] == ("shy", "true")
 
@@ -272,12 +278,14 @@ async def test_in_a_demo_the_boxes_are_simulated_and_nothing_is_started(
         await s.press("@nodes")
         page = s.app.screen
         assert isinstance(page, NodesScreen)
-        states = [line.split(" since ")[0].split()[-1] for line in texts(s)[1:] if " since " in line]
+        states = [line.split(":")[0].split()[-1] for line in texts(s)[1:] if " since " in line]
         assert [line[3:7] for line in texts(s)[1:6]] == ["gpu1", "gpu2", "gpu3", "gpu4", "lab "]
         assert sorted(states) == ["dead", "stale"]
         await s.press("b", "r")
         assert called(page) and "demo idle" in s.main.message
-        await s.press("d", "end", "k", "left", "c", "enter")
+        await s.press("y")
+        await s.until(lambda: "clipboard" in s.main.message)
+        await s.press("d", "end", "k", "left", ":ssh", "enter")
         assert lent == [] and not (tmp_path / "called").exists()
 
 
@@ -316,7 +324,7 @@ def keys(s: Session) -> str:
     return footer(s)[-1]
 
 
-QUIET = BoxState("quiet", "stale", Reading("quiet", two()), "no news from it", 1.0)
+QUIET = BoxState("quiet", "stale", Reading("quiet", two()), "no recent reading", 1.0)
 
 
 async def test_devices_of_a_box_that_is_not_live_are_unknown_and_never_free() -> None:
@@ -419,6 +427,17 @@ async def test_a_started_job_has_its_devices_so_they_are_deselected_unless_the_s
         await s.until(lambda: "k3f9" in s.main.message and marks(s) == left)
 
 
+async def test_a_job_that_could_not_start_leaves_its_devices_selected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(box_nodes, "start_detached", lambda *_: ("GPU 3 is not free any more", False))
+    async with session("idle", size=(200, 40)) as s:
+        opened(s, four("a"))
+        await s.press("3", "d")
+        await s.until(lambda: "not free" in s.main.message)
+        assert marks(s) == {"1": "3"}
+
+
 async def test_what_is_preferred_and_never_taken_here_is_not_so_on_a_box() -> None:
     async with session("idle", size=(200, 40)) as s:
         rules = replace(s.main.app_state.rules, never=("0", "2", "3"))
@@ -499,3 +518,20 @@ async def test_a_list_below_another_page_is_not_read_until_that_page_closes() ->
         assert boxes_of(page).state_of("gpu1") is not None
         await s.press("escape")
         assert s.app.screen is page and "dead" in texts(s)[1]
+
+
+async def test_only_what_is_selected_has_the_background_of_a_selection() -> None:
+    async with session("idle") as s:
+        page = opened(s, four("a"))
+        await s.press("enter", "3")
+        page.draw()
+        lines = [line for line, _ in page.body._shown]
+        slots = ["".join(text for text, style in line if style == "slot") for line in lines]
+        assert [slot.strip() for slot in slots if slot] == ["[1]"]
+
+
+async def test_slurm_is_a_word_for_the_page_of_nodes_where_there_are_any(named: dict[str, str]) -> None:
+    async with session("idle", environ=named) as s:
+        s.main.set_app_state(replace(s.main.app_state, label="demo idle"))
+        await s.press(":slurm")
+        assert isinstance(s.app.screen, NodesScreen)

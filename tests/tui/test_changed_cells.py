@@ -12,6 +12,7 @@ from textual.app import App
 from textual.drivers.headless_driver import HeadlessDriver
 
 from gputui.inventory.snapshot import Snapshot
+from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.motion import at
 from gputui.tui.app import GputuiApp
 from tui.support import OPENED, Session, session
@@ -36,10 +37,15 @@ def working(elapsed: float, user: str = "mira") -> Snapshot:
     return at(working_box(user), elapsed, OPENED)
 
 
-async def read(s: Session, snapshot: Snapshot) -> None:
-    """Show a reading, and wait until it is painted."""
+def take(s: Session, snapshot: Snapshot) -> None:
+    """Show a reading."""
     app_state = s.main.app_state.with_snapshot(replace(snapshot, ticks=snapshot.time - OPENED))
     s.main.set_app_state(replace(app_state, timelines=s.main.timelines.after(app_state.box)))
+
+
+async def read(s: Session, snapshot: Snapshot) -> None:
+    """Show a reading, and wait until it is painted."""
+    take(s, snapshot)
     await s.settle()
 
 
@@ -119,3 +125,34 @@ async def test_every_cell_is_sent_again_to_a_terminal_that_may_have_lost_them(se
             s.app.app_resume_signal.publish(s.app)
             await s.settle()
             shown.check()
+
+
+async def test_a_reading_is_painted_at_once_where_no_layout_is_due(sent: list[str]) -> None:
+    async with session(working(0), size=SIZE, interval=1000) as s:
+        shown = Shown(s.app, sent, SIZE)
+        s.main.repaint()
+        await s.settle()
+        shown.check()
+        take(s, working(1))
+        assert sent, "without Textual's compositor"
+        shown.check()
+        # The launch line takes another height, and all that is above it moves.
+        s.main.set_app_state(s.main.app_state.clear())
+        s.main.set_app_state(replace(s.main.app_state, always_warns=True, options=LaunchOptions(LONG)))
+        sent.clear()
+        take(s, working(2))
+        assert not sent, "it waits for the new layout"
+        await s.settle()
+        shown.check()
+        await s.press("p")
+        shown.check()
+        take(s, working(3))
+        assert not sent, "a page is above"
+        await s.settle()
+        await s.press("escape")
+        shown.check()
+        take(s, working(4))
+        shown.check()
+
+
+LONG = ("python", "train.py", *("--lr" for _ in range(60)))

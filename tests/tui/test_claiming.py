@@ -25,7 +25,6 @@ from gputui.tui.readings import Reading
 from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.topology import TopologyScreen
-from gputui.tui.widgets.one_line import OneLine
 from tui.support import Session, box_at, started
 from tui.support import session as moving
 from tui.test_confirm import in_line
@@ -252,27 +251,45 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
         await s.press("4", "@detach")
         assert s.main.launch.pending is not None and s.main.launch.pending.allocation.lease is None
         await s.press("w")
-        assert "Nothing is queued here" in prompted(s) and "⏎ yes" not in prompted(s)
+        assert "You would be 2nd in line, after ana (4 devices)" in prompted(s)
         await s.press("enter")
-        await s.until(lambda: "nothing is queued" in s.main.message)
-        assert "you would be 3rd in line, after ana (4 devices), lee (1 device)" in s.main.message
-        assert "would be 3rd in line" in s.texts("#message")[0], "it is not cut off at 80 columns"
+        assert s.app.screen is s.main and all_jobs(environ) == []
+        assert "demo: shared" in s.main.message
 
 
 # The queue
 
 
-async def test_w_asks_how_many_and_a_job_is_in_line(desk: Desk, environ: dict[str, str]) -> None:
+async def test_w_takes_a_number_in_place_of_what_is_selected(desk: Desk, environ: dict[str, str]) -> None:
     async with session(command=("python", "train.py"), environ=environ) as s:
         await s.press("4", "5", "w")
         assert isinstance(s.app.screen, LineScreen) and "in the background" in s.app.screen.prompt
-        assert "How many devices" in s.app.screen.prompt
-        await s.press("ctrl+u", "4", "space", *"tp=2", "enter")
+        await s.press("4", "space", *"tp=2")
+        assert "any 4 devices" in prompted(s)
+        await s.press("enter")
         await s.until(lambda: "first in line" in s.main.message)
         (job,) = all_jobs(desk.environ)
         assert job.id in s.main.message
         assert (job.waits, job.argv) == (4, ("python", "train.py"))
         assert job.line.endswith(" run -n 4 --group tp=2 --wait -- python train.py")
+
+
+@pytest.mark.parametrize(
+    ("command", "count"), [(("python", "train.py"), 1), (("torchrun", "--nproc-per-node=2", "t.py"), 2)]
+)
+async def test_w_and_enter_wait_for_as_many_as_the_command_says_where_nothing_is_selected(
+    command: tuple[str, ...], count: int, desk: Desk, environ: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "torchrun").write_text("#!/bin/sh\n")
+    (tmp_path / "torchrun").chmod(0o755)
+    command = (command[0].replace("torchrun", str(tmp_path / "torchrun")), *command[1:])
+    async with session(command=command, environ=environ) as s:
+        await s.press("@clear", "w")
+        assert ("any device" if count == 1 else "any 2 devices") in prompted(s)
+        await s.press("enter")
+        await s.until(lambda: "in line" in s.main.message)
+    (job,) = all_jobs(desk.environ)
+    assert job.waits == count
 
 
 async def test_n_for_more_than_are_free_leads_to_the_line_for_as_many(environ: dict[str, str]) -> None:
@@ -291,14 +308,10 @@ def prompted(s: Session) -> str:
     return str(s.app.screen.query_one("#what", Static).visual)
 
 
-async def test_w_waits_for_the_selected_devices_where_one_says_so(
-    desk: Desk, environ: dict[str, str]
-) -> None:
+async def test_w_and_enter_wait_for_the_selected_devices(desk: Desk, environ: dict[str, str]) -> None:
     async with session(command=("python", "train.py"), environ=environ) as s:
         await s.press("0", "1", "w")
-        assert "any 2 devices" in prompted(s) and '"these"' in prompted(s)
-        await s.press("ctrl+u", *"these")
-        assert "for GPUs 0 and 1" in prompted(s)
+        assert "for GPUs 0 and 1?" in prompted(s)
         with in_line(1, UUID[3]), in_line(1, UUID[1]):
             await s.press("enter")
             await s.until(lambda: "2nd in line, after" in s.main.message)
@@ -311,7 +324,7 @@ async def test_w_says_which_place_one_would_have(environ: dict[str, str]) -> Non
     async with session(environ=environ) as s:
         await s.press("w")
         assert "3rd in line, after ana (4 devices), lee (1 device)" in prompted(s)
-        await s.press("ctrl+u", "3")
+        await s.press("3")
         assert "any 3 devices" in prompted(s)
 
 
@@ -320,7 +333,6 @@ async def test_w_says_which_place_one_would_have(environ: dict[str, str]) -> Non
     [
         ("8", "never"),
         ("3 tp=2", "groups of tp=2"),
-        ("these", "no devices are selected"),
         ("x", "type a number, or a number with tp=N, pp=N"),
     ],
 )
@@ -330,7 +342,7 @@ async def test_w_queues_nothing_that_can_never_be_had(
     rules = Rules(never=("7",) if why == "never" else ())
     why = "only 7 devices here can be used" if why == "never" else why
     async with session(command=("python", "train.py"), environ=environ, rules=rules) as s:
-        await s.press("w", "ctrl+u", *("space" if sign == " " else sign for sign in typed), "enter")
+        await s.press("w", *("space" if sign == " " else sign for sign in typed), "enter")
         assert isinstance(s.app.screen, LineScreen) and why in prompted(s)
     assert not all_jobs(desk.environ)
 
@@ -342,7 +354,7 @@ async def test_w_queues_no_other_number_than_the_command_says(
     (tmp_path / "torchrun").chmod(0o755)
     command = (str(tmp_path / "torchrun"), "--nproc-per-node=2", "train.py")
     async with session(command=command, environ=environ) as s:
-        await s.press("w", "ctrl+u", "4", "enter")
+        await s.press("w", "4", "enter")
         assert isinstance(s.app.screen, LineScreen) and "--nproc-per-node=2" in prompted(s)
     assert not all_jobs(desk.environ)
 
@@ -361,12 +373,3 @@ async def test_w_left_with_escape_or_without_a_command_puts_nobody_in_line(
         await s.press("w")
         assert "'no-such-program'" in s.main.message
     assert not all_jobs(desk.environ)
-
-
-async def test_what_is_typed_after_w_replaces_the_number_and_an_error_names_all_that_may_be_typed() -> None:
-    async with session("idle", command=("true",), interval=1000) as s:
-        await s.press("0", "1", "w", *"the")
-        assert s.app.screen.query_one(OneLine).value == "the"
-        assert all(each in prompted(s) for each in ("number", "tp=", '"these"'))
-        await s.press(*"se")
-        assert "for GPUs 0 and 1" in prompted(s)

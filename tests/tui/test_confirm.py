@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from textual.widgets import Static
 
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
@@ -97,6 +96,19 @@ async def test_a_device_that_is_not_free_is_asked_about(
         ended(each)
 
 
+async def test_what_the_question_says_is_not_said_below_it_too(environ: dict[str, str]) -> None:
+    async with session(NOT_FREE["busy"][0], command=("true",), environ=environ, interval=1000) as s:
+        await s.press("0")
+        assert "! GPU 0 is busy" in "\n".join(s.texts("#launch"))
+        lines = len(s.texts("#launch"))
+        await s.press("enter")
+        assert "GPU 0 is busy" in await asked(s)
+        await s.settle()
+        assert "busy" not in "\n".join(s.texts("#launch")) and len(s.texts("#launch")) == lines
+        await s.press("n")
+        assert "! GPU 0 is busy" in "\n".join(s.texts("#launch"))
+
+
 @WAYS
 async def test_a_free_device_is_never_asked_about(key: str, desk: Desk, environ: dict[str, str]) -> None:
     async with session(NOT_FREE["busy"][0], command=("true",), environ=environ, interval=1000) as s:
@@ -111,7 +123,7 @@ async def test_from_a_demo_a_real_start_is_asked_about(key: str, desk: Desk, env
     async with session(IDLE, command=("true",), environ=environ, interval=1000) as s:
         s.main.set_app_state(replace(s.main.app_state, label="demo idle"))
         await s.press("1", key)
-        where = s.main.app_state.not_of_this_machine("devices")
+        where = s.main.app_state.starts_elsewhere
         assert "demo idle" in where and where in await asked(s)
         # The launch line has shown the same words.
         assert where in s.main.app_state.warnings[-1]
@@ -138,7 +150,7 @@ async def test_w_joins_those_who_are_in_line(environ: dict[str, str]) -> None:
             await s.press("0", "enter")
             await asked(s)
             await s.press("w")
-            assert isinstance(s.app.screen, LineScreen) and "Wait in line" in s.app.screen.prompt
+            assert isinstance(s.app.screen, LineScreen) and "in line" in s.app.screen.prompt
             await s.press("escape")
         await s.press("enter")
         await s.until(lambda: not s.app.is_running)
@@ -214,9 +226,10 @@ async def test_no_job_waits_for_devices_that_its_command_would_not_use(
     command = ("env", "CUDA_VISIBLE_DEVICES=1", "true")
     async with session("idle", command=command, environ=environ, interval=1000) as s:
         await s.until(lambda: len(s.main.app_state.selection) == 1)
-        await s.press("0", "w", "enter")
-        assert isinstance(s.app.screen, LineScreen)
-        assert "CUDA_VISIBLE_DEVICES=1" in str(s.app.screen.query_one("#what", Static).visual)
+        await s.press("0", "w")
+        assert isinstance(s.app.screen, LineScreen) and "CUDA_VISIBLE_DEVICES=1" in s.app.screen.prompt
+        await s.press("enter")
+        assert "CUDA_VISIBLE_DEVICES=1" in s.main.message
     assert all_jobs(desk.environ) == []
 
 
@@ -258,4 +271,4 @@ async def test_those_in_the_line_of_a_demo_are_asked_about_and_w_is_offered(
         await s.press("4", "5", "@return")
         assert "ahead of you in line" in await asked(s) and "on this machine" in await asked(s)
         await s.press("w")
-        assert isinstance(s.app.screen, LineScreen) and "Wait in line" in s.app.screen.prompt
+        assert isinstance(s.app.screen, LineScreen) and "in line" in s.app.screen.prompt

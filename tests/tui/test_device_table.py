@@ -47,7 +47,7 @@ def test_columns_are_shown_whole_or_not_at_all(name: str, width: int) -> None:
     heading, *rows = texts(box_at(name, 75), width)
     state = heading.find("STATE")
     for row in rows if width >= 40 else []:
-        assert row[state] in "○●◐◆?✕▶", "the state begins below its heading"
+        assert row[state] in "○●◔◐◆?✕▶", "the state begins below its heading"
         before = row[: heading.find("COMMAND")] if "COMMAND" in heading else row[:state]
         assert "…" not in before, "nothing but a command is cut"
 
@@ -199,7 +199,7 @@ def _without_looks(line: str) -> str:
 
 async def test_sorting_and_filtering_by_keys() -> None:
     async with session() as s:
-        await s.press("@sort")
+        await s.press("@sort", "down", "enter")
         loads = [d.utilization or 0 for d in s.main.app_state.rows]
         assert loads == sorted(loads, reverse=True) and "UTIL▼" in s.texts("#table")[0]
         await s.press("@filter")
@@ -224,8 +224,8 @@ async def test_a_kept_filter_that_matches_nothing_is_not_applied(tmp_path: Path)
     async with session(screen=kept, environ=environ, size=(100, 24)) as s:
         assert len(s.texts("#table")) == 9
         await s.until(lambda: s.main.message == "filter “olek” matches nothing here: not applied")
-        await s.press("@theme")
-        assert s.main.message.startswith("theme: ")
+        await s.press("@theme", "down", "enter")
+        assert s.main.message == "theme light, saved in your settings"
         file = tmp_path / "gputui" / "config.toml"
         await s.until(lambda: file.exists() and "theme" in file.read_text())
         assert "filter" not in file.read_text(), "another box may still have what it asks for"
@@ -248,7 +248,9 @@ async def test_a_kept_filter_for_a_user_is_applied_as_soon_as_users_are_known() 
 async def test_the_sort_and_filter_of_a_demo_are_not_kept(tmp_path: Path) -> None:
     async with session(environ={"XDG_CONFIG_HOME": str(tmp_path)}) as s:
         s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
-        await s.press("@sort", "@filter", *"free", "enter", "@theme")
+        await s.press("@sort", "down", "enter")
+        assert s.main.message == "sort by utilization, not saved: demo shared"
+        await s.press("@filter", *"free", "enter", "@theme", "down", "enter")
         file = tmp_path / "gputui" / "config.toml"
         await s.until(lambda: file.exists() and "theme" in file.read_text())
         assert "filter" not in file.read_text() and "sort" not in file.read_text()

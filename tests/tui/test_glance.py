@@ -11,11 +11,12 @@ import pytest
 from textual.color import Color
 
 from gputui.choosing.rules import Rules
+from gputui.choosing.verdict import GLYPHS
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch_options import LaunchOptions
 from gputui.tui.app_state import AppState
 from gputui.tui.theme import DARK, LIGHT
-from gputui.tui.views.table import IDLE, columns_of, row, state_of
+from gputui.tui.views.table import columns_of, row, state_of
 from gputui.tui.widgets.lines import Lines
 from tui.support import OPENED, Session, StillSource, box_at, session
 from unit.builders import GIB, box, busy, gpu, job
@@ -57,7 +58,9 @@ def test_who_holds_a_device_without_using_it_is_named() -> None:
     assert "idle" not in state_of(watched(30), watched(30).box.devices[0])[1]
     state = watched(90)
     sign, words, look = state_of(state, state.box.devices[0])
-    assert (sign, words, look) == (IDLE, "bo idle 1m", "idle")
+    assert (sign, words, look) == (GLYPHS["idle"], "bo idle 1m", "idle")
+    selected, _ = state.toggle(state.box.devices[0])
+    assert selected.warnings[0].endswith("bo idle 1m")
     assert state_of(state, state.box.devices[1])[2] == "free"
     assert state.outlook.occupied[0].hoarded
 
@@ -120,9 +123,76 @@ async def test_nothing_moves_for_a_minute(name: str, size: tuple[int, int]) -> N
             s.main.set_app_state(app_state)
             await s.settle()
             lines = picture(s)
-            assert len(lines) == size[1] and lines[-1].rstrip().endswith("q quit"), "the keys are covered"
+            assert len(lines) == size[1] and lines[-1].rstrip().endswith("? help"), "the keys are covered"
             now = places(lines)
             # The first frame has no past yet; a box that is read has all its parts at the second reading.
             first = first if second > 1 else now
             assert now == first, f"second {second}"
             assert all(widget.region.right <= size[0] for widget in s.main.query(Lines) if widget.display)
+
+
+PAGES = ("D", "p", "t", "right", "@people", "@queue", "@usage", "@nodes", "@settings")
+"""What opens the pages that follow the box or the clock."""
+
+_WORD = re.compile(r"(?<!\S)[A-Za-z]{2,}:?(?!\S)")
+
+
+def words(lines: Sequence[str]) -> list[list[tuple[int, str]]]:
+    """The words of each line and their places, without the figures, which may change: "0 % for 5m", too."""
+    return [
+        [(match.start(), match[0]) for match in _WORD.finditer(line) if match[0] not in ("for", "now")]
+        for line in lines
+    ]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_no_page_moves_or_blinks_for_a_minute(size: tuple[int, int]) -> None:
+    async with session(steady("shared", 0), size=size, interval=1000) as s:
+        for number, page in enumerate(PAGES):
+            # (This machine may have no other nodes; a demo has some.)
+            s.main.set_app_state(replace(s.main.app_state, label="demo shared" if page == "@nodes" else ""))
+            await s.press(page)
+            if page == "@nodes":
+                await s.until(lambda: "connecting" not in "".join(picture(s)))
+            first = None
+            for second in (0, 1, 2, 3, 15, 30, 45, 59, 60):
+                # More than 15 seconds without a reading would be a gap in the timelines.
+                elapsed = 61.0 * (number + 1) + second
+                app_state = s.main.app_state.with_snapshot(steady("shared", elapsed))
+                app_state = replace(app_state, timelines=s.main.timelines.after(app_state.box))
+                s.main.set_app_state(app_state)
+                s.app.screen.draw()  # type: ignore[attr-defined]
+                await s.settle()
+                lines = picture(s)
+                assert lines[-1].rstrip().endswith("? help"), f"{page}: the keys are covered"
+                first = first or words(lines)
+                assert words(lines) == first, f"{page}, second {second}"
+            await s.press("escape")
+
+
+async def test_the_cursor_begins_on_the_first_free_device() -> None:
+    async with session("shared", at_first_row=False) as s:
+        current = s.main.app_state.current
+        assert current is not None and current.index == 4
+        await s.press("space")
+        assert s.selected == ["4"]
+
+
+async def test_on_a_full_box_the_cursor_begins_on_the_first_row() -> None:
+    async with session(box(busy(gpu(0), job(7)), busy(gpu(1), job(8))), at_first_row=False) as s:
+        assert s.main.app_state.cursor == gpu(0).key
+
+
+async def test_the_weakest_link_is_told_once() -> None:
+    async with session("dgx-h100", size=(130, 40)) as s:
+        await s.press("b", "b")
+        assert "weakest link" in " ".join(s.texts("#selection")) and "NVLink" in s.main.message
+        assert "weakest link" not in s.main.message
+
+
+async def test_a_long_command_is_one_line_of_its_panel() -> None:
+    async with session("shared", size=(130, 40)) as s:
+        lines = s.texts("#lists")
+        first = next(n for n, line in enumerate(lines) if "processes" in line) + 1
+        assert [line.split()[0].lstrip("◔") for line in lines[first : first + 4]] == ["6", "1", "0", "3"]

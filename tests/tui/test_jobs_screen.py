@@ -22,8 +22,8 @@ from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.jobs import source as jobs_source
-from gputui.jobs.again import again
 from gputui.jobs.columns import on_devices, status_text
+from gputui.jobs.rerun import rerun_of
 from gputui.jobs.source import WithJobs
 from gputui.jobs.start import start_job
 from gputui.jobs.store import all_jobs
@@ -36,7 +36,7 @@ from gputui.sources.simulated.source import SimulatedSource
 from gputui.tui.app_state import AppState
 from gputui.tui.controllers import launch as launch_controller
 from gputui.tui.screens.jobs import JobsScreen
-from gputui.tui.views.jobs import jobs_panel, listed, news, pieces_of
+from gputui.tui.views.jobs import facts_of, jobs_panel, listed, news, pieces_of
 from gputui.tui.widgets.lines import Lines
 from messages import numbers
 from tui.support import OPENED, Session, box_at
@@ -135,6 +135,21 @@ async def test_a_bar_that_rewrites_its_line_is_one_though_it_is_wider_than_the_s
         assert log(s)[:3] == [" " + "0" * 78, " " + "0" * 21 + "3", " end"]
 
 
+async def test_a_log_without_a_line_says_so(desk: Desk) -> None:
+    gate = desk.gate()
+    async with session(command=("sh", "-c", gate.wait), environ=environ(desk)) as s:
+        await s.press("5", "@detach")
+        await s.until(lambda: all_jobs(desk.environ))
+        (job,) = all_jobs(desk.environ)
+        await s.press("D")
+        await s.until(lambda: shown(s, "─ log of"))
+        assert "no output yet" in log(s)[0]
+        gate.open()
+        ended(job)
+        await s.until(lambda: shown(s, "✓ done"))
+        assert "ended without output" in log(s)[0]
+
+
 async def test_hostile_bytes_of_a_log_and_of_a_command_do_nothing_to_the_terminal(desk: Desk) -> None:
     evil = "\x1b]0;pwn\x07\x1b[2J\x9b31m\u202eevil"
     command = Launch(("sh", "-c", "printf '%b' \"$0\"; printf '\\377\\376ok\\n'", evil))
@@ -158,21 +173,27 @@ async def test_stopping_asks_twice_and_another_key_takes_it_back(desk: Desk) -> 
         assert f"stop {job.id} (SIGTERM" in told(s) and "⏎ yes" in told(s)
         await s.press("S")
         assert f"stopping {job.id}" in told(s)
-        await s.until(lambda: "SIGTERM; it ended after" in told(s))
-        assert shown(s, "■ stopped")
+        await s.until(lambda: shown(s, "■ stopped"))
+        now = s.main.app_state.snapshot
+        assert now is not None
+        # The next reading of the box.
+        s.main.jobs.after_reading(replace(now, jobs=(job,)), replace(now, jobs=(refreshed(job),)))
+        await s.until(lambda: f"job {job.id} was stopped after" in told(s))
+        assert [each.text.split()[:2] for each in s.main.messages] == [["job", job.id]], "told once"
         await s.press("S")
         assert f"job {job.id} has ended already" in told(s)
 
 
-async def test_enter_says_yes_and_every_other_key_does_what_it_always_does(desk: Desk) -> None:
+@pytest.mark.parametrize("key", ["j", "n", "escape"])
+async def test_enter_says_yes_and_another_key_takes_the_question_back(key: str, desk: Desk) -> None:
     job = desk.sh("echo up; exec sleep 600")
     says(job, "up")
     async with session(environ=environ(desk)) as s:
-        await s.press("D", "S", "y")
+        await s.press("D", "S", key)
         await s.until(lambda: "⏎ yes" not in told(s))
         await s.press("enter")
         assert refreshed(job).state == "running" and "stopping" not in told(s)
-        await s.press("S", "enter")
+        await s.press("S", "y")
         await s.until(lambda: refreshed(job).state == "stopped")
 
 
@@ -385,7 +406,15 @@ async def test_R_keeps_the_constraints_of_the_job(desk: Desk) -> None:
         await s.until(lambda: "started on GPU" in told(s))
         second = next(each for each in all_jobs(desk.environ) if each.id != job.id)
         assert ended(second).log.read_text() == "on 5,7\n"
-        assert again(second).request == again(job).request
+        assert rerun_of(second).request == rerun_of(job).request
+
+
+async def test_R_keeps_the_conditions_on_memory_and_load(desk: Desk) -> None:
+    for asked in (DeviceRequest(min_free=900 << 30), DeviceRequest(vendor="amd")):
+        job = of_this_box(desk, "true", asked=asked)
+        async with session(environ=environ(desk)) as s:
+            await s.press("D", "R")
+            assert "new job on" not in told(s) and f"{job.id} --wait" in told(s), told(s)
 
 
 async def test_R_sets_the_threads_of_the_cpus_near_its_devices_anew(desk: Desk) -> None:
@@ -395,7 +424,7 @@ async def test_R_sets_the_threads_of_the_cpus_near_its_devices_anew(desk: Desk) 
         await s.until(lambda: "started on GPU" in told(s))
     second = next(each for each in all_jobs(desk.environ) if each.id != job.id)
     assert int(ended(second).log.read_text()) > 0
-    assert again(second).request.near and again(second).request.options.additions == ()
+    assert rerun_of(second).request.near and rerun_of(second).request.options.additions == ()
 
 
 async def test_d_keeps_what_the_devices_were_selected_for(desk: Desk) -> None:
@@ -406,7 +435,7 @@ async def test_d_keeps_what_the_devices_were_selected_for(desk: Desk) -> None:
         await s.press("@detach")
         await s.until(lambda: all_jobs(desk.environ))
     (job,) = all_jobs(desk.environ)
-    assert again(ended(job)).request.devices.group == Grouping(tensor=2)
+    assert rerun_of(ended(job)).request.devices.group == Grouping(tensor=2)
 
 
 async def test_a_request_that_cannot_be_read_starts_nothing(desk: Desk) -> None:
@@ -440,8 +469,18 @@ async def test_R_starts_nothing_where_a_device_has_become_busy_meanwhile(desk: D
             snapshot, devices=tuple(replace(device, processes=busy) for device in snapshot.devices)
         )
         await s.press("R")
-        await s.until(lambda: "nothing is started: GPU" in told(s))
-        assert "was free a moment ago" in told(s)
+        await s.until(lambda: re.search(r"nothing is started: .*GPU \d is busy \(was free\)", told(s)))
+    assert len(all_jobs(desk.environ)) == 1
+    assert claims(os.environ)[0] == ()
+
+
+async def test_R_starts_nothing_where_a_device_has_vanished_meanwhile(desk: Desk) -> None:
+    of_this_box(desk, "sh", "-c", "exit 0")
+    async with session(environ=environ(desk)) as s:
+        await s.press("D", "R")
+        s.source.snapshot = replace(box_at("shared"), devices=(), links=())
+        await s.press("R")
+        await s.until(lambda: re.match("nothing is started: .*no longer present", s.main.message))
     assert len(all_jobs(desk.environ)) == 1
     assert claims(os.environ)[0] == ()
 
@@ -462,14 +501,14 @@ async def test_R_judges_the_devices_by_the_rules_of_the_job(desk: Desk) -> None:
 async def test_R_starts_nothing_where_the_driver_does_not_answer(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch_controller, "_RERUNS_PATIENCE", 0.0)
     of_this_box(desk, "sh", "-c", "exit 0")
     async with session(environ=environ(desk)) as s:
         s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
         await s.press("D", "R", "R")
         assert "checking the selected devices" in told(s)
+        monkeypatch.setattr(launch_controller, "_RERUNS_PATIENCE", 0.0)
         await s.until(
-            lambda: s.main.tick() or s.main.message == "nothing is started: the driver does not answer"
+            lambda: s.main.tick() or re.fullmatch("nothing is started: .* does not answer", s.main.message)
         )
         assert claims(os.environ)[0] == ()
     assert len(all_jobs(desk.environ)) == 1
@@ -500,6 +539,21 @@ async def test_the_end_of_a_job_is_told_with_a_bell_and_a_notification(desk: Des
         s.app.sampler.ask()
         await s.pilot.pause(0.1)
         assert len(s.written) == 1
+
+
+def told_of(job: Job) -> str:
+    """What the page tells of a job below its line."""
+    return "\n".join("".join(text for text, _ in line) for line in facts_of(job, OPENED, 80))
+
+
+def test_who_asked_for_a_job_is_told_below_its_line() -> None:
+    assert "asked by my-agent" in told_of(summary(client="my-agent"))
+    assert "asked by" not in told_of(summary())
+
+
+def test_a_job_that_was_stopped_in_line_has_no_peak_of_memory() -> None:
+    told = told_of(summary(state="stopped", ended=OPENED, waits=1, peak_process_memory=2**20))
+    assert "stopped after" in told and "peak" not in told
 
 
 def test_a_job_that_waits_for_devices_by_name_says_which() -> None:
@@ -587,7 +641,7 @@ async def test_a_demo_shows_its_own_jobs_and_touches_none_of_ours(desk: Desk) ->
     (ours.folder / "job.json").write_text(json.dumps({**record, "starter": {"pid": 1, "ticks": None}}))
     box = box_at("shared")
     jobs = (
-        summary(keys=(box.devices[6].key,), tail=("epoch 1", "epoch 2")),
+        summary(keys=(box.devices[6].key,), tail=("epoch 1", "epoch 2"), argv=("train.py",)),
         summary("k3f9", state="done", status=0, ended=OPENED),
     )
     async with session(replace(box, jobs=jobs), environ=environ(desk)) as s:

@@ -82,7 +82,7 @@ async def test_it_shows_the_settings_the_variables_and_the_line_that_they_come_t
 ) -> None:
     async with session(environ=environ) as s:
         await s.press("5", "4", "@launch_page")
-        assert texts(s)[0].startswith(" ─ launch: python ─")
+        assert texts(s)[0].startswith(" ─ this launch ─")
         assert [line[2:15].strip() for line in texts(s)[1:9]] == [
             "launcher", "processes", "Python", "directory", "devices by", "logs", "NUMA binding", "machines",
         ]  # fmt: skip
@@ -225,9 +225,11 @@ async def test_y_copies_the_line_and_says_so(environ: dict[str, str], tmp_path: 
 async def test_without_anything_every_key_is_harmless(environ: dict[str, str]) -> None:
     async with session(NoSourceError("the driver is not loaded"), (), environ=environ) as s:
         await s.press("@launch_page")
-        await s.press("space", "y", "s", "x", "G", "x", "g", "tab", "enter", "s", "x", "e", "tab", "j")
+        await s.press(
+            "space", "y", ":save", "x", "G", "x", "g", "tab", "enter", ":save", "x", "e", "tab", "j"
+        )
         assert isinstance(s.app.screen, LaunchScreen)
-        await s.press("s")
+        await s.press(":save")
         assert "no command yet" in below(s)
 
 
@@ -279,7 +281,7 @@ async def test_tab_lists_the_last_launches_and_enter_takes_one_with_the_best_so_
         await s.press("down", "enter")
         assert s.selected == ["4", "5"]
         assert f"{VISIBLE}=4,5 A=1 python old.py" in below(s)
-        assert texts(s)[0].startswith(" ─ launch: python")
+        assert texts(s)[0].startswith(" ─ this launch")
 
 
 def test_a_row_of_a_launch_tells_the_launcher_that_was_given() -> None:
@@ -335,37 +337,37 @@ async def test_one_whose_secret_is_not_kept_says_so(environ: dict[str, str]) -> 
         assert "HF_TOKEN" in below(s) and "not saved" in below(s)
 
 
-async def test_s_names_what_stands_there_and_x_forgets_it(environ: dict[str, str]) -> None:
+async def test_save_names_what_stands_there_and_x_forgets_it(environ: dict[str, str]) -> None:
     async with session(environ=environ) as s:
-        await s.press("5", "4", "@launch_page", "s")
+        await s.press("5", "4", "@launch_page", ":save")
         assert s.app.screen.query_one(Input).value == ""
         await type_in(s, "my run")
         assert "saved: gputui run --saved 'my run'" in below(s)
         (each,) = load(environ)
         assert (each.name, each.count, each.options.command) == ("my run", 2, ("python", "train.py"))
-        await s.press("tab", "s")
+        await s.press("tab", ":save")
         assert s.app.screen.query_one(Input).value == "my run"
         await type_in(s, "")
         assert load(environ)[0].name is None
         await s.press("x")
         assert load(environ) == ()
-        assert "none yet" in texts(s)[1]
+        assert "no launches" in texts(s)[1]
 
 
 async def test_what_is_kept_without_a_choice_is_for_one_device_and_not_for_the_cpu(
     environ: dict[str, str],
 ) -> None:
     async with session(environ=environ) as s:
-        await s.press("@launch_page", "s")
+        await s.press("@launch_page", ":save")
         await type_in(s, "nightly")
-        await s.press("escape", "@cpu", "@launch_page", "s")
+        await s.press("escape", "@cpu", "@launch_page", ":save")
         await type_in(s, "plain")
     assert [(each.name, each.count) for each in load(environ)] == [("plain", 0), ("nightly", 1)]
 
 
 async def test_a_name_that_cannot_be_is_said_while_it_is_typed(environ: dict[str, str]) -> None:
     async with session(environ=environ) as s:
-        await s.press("@launch_page", "s", "7")
+        await s.press("@launch_page", ":save", "7")
         assert "'7'" in prompt(s)
         await s.press("enter")
         assert isinstance(s.app.screen, LineScreen)
@@ -375,7 +377,7 @@ async def test_a_name_that_cannot_be_is_said_while_it_is_typed(environ: dict[str
 async def test_what_cannot_be_kept_or_read_is_said(environ: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
     async with session(environ=environ) as s:
-        await s.press("@launch_page", "s")
+        await s.press("@launch_page", ":save")
         await type_in(s, "nightly")
         assert "cannot be saved" in below(s) and load(environ) == ()
     (tmp_path / "state").unlink()

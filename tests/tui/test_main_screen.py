@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from textual.containers import Vertical
+from textual.geometry import Region
 from textual.widgets import Input, Static
 
 from gputui.inventory.device import Fault
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
+from gputui.jobs.store import all_jobs
 from gputui.launching.clipboard import osc52
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.source import NoSourceError
@@ -206,11 +207,23 @@ async def offered(s: Session) -> ConfirmScreen:
     return s.app.screen
 
 
+def hints(s: Session) -> str:
+    """The last line of the terminal, below a question."""
+    line = s.app.screen.query_one("#hints", Lines)
+    assert line.region.bottom == s.app.size.height and line.region.width == s.app.size.width
+    return line.texts[0]
+
+
+def asked(question: ConfirmScreen) -> str:
+    """The first line of a question."""
+    return str(question.query(Static).first().render())
+
+
 async def test_enter_twice_runs_on_the_best_free_device(environ: dict[str, str]) -> None:
     async with session(command=("true",), environ=environ) as s:
-        question = (await offered(s)).query_one(Vertical).border_title
+        question = asked(await offered(s))
         (label,) = s.selected
-        assert question is not None and f"GPU {label} (the best free)" in question
+        assert f"GPU {label} (the best free)" in question
         await s.press("enter")
         await s.until(lambda: not s.app.is_running)
         outcome = s.app.return_value
@@ -224,8 +237,8 @@ async def test_enter_offers_as_many_devices_as_the_command_asks_for(environ: dic
     ) as s:
         await s.press("escape")
         assert not s.selected
-        title = (await offered(s)).query_one(Vertical).border_title
-        assert len(s.selected) == 2 and "the best two free" in str(title)
+        question = asked(await offered(s))
+        assert len(s.selected) == 2 and "the best two free" in question
 
 
 async def test_no_leaves_nothing_selected_and_another_key_starts_a_job(desk: Desk) -> None:
@@ -247,9 +260,38 @@ async def test_enter_on_a_full_box_offers_the_line() -> None:
         await s.press("enter")
         assert isinstance(s.app.screen, LineScreen)
         said = str(s.app.screen.query_one("#what", Static).render())
-        assert said.startswith("All busy.") and "⏎ yes" in said
+        assert said.startswith("All busy.") and "⏎ yes" in hints(s)
         await s.press("escape")
-        assert s.texts("#keys")[0].startswith(" w wait in line")
+        assert "w waits in line" in s.texts("#selection")[1]
+
+
+async def test_the_first_enter_on_a_demo_offers_its_best_device_and_says_what_would_start() -> None:
+    example = ("python", "train.py")
+    async with session(command=example) as s:
+        s.main.set_app_state(replace(s.main.app_state, label="demo shared", example=example))
+        await offered(s)
+        await s.press("enter")
+        (label,) = s.selected
+        assert f"GPU {label}" in s.main.message and s.app.screen is s.main and s.app.is_running
+        assert f"CUDA_VISIBLE_DEVICES={label} " in s.main.app_state.launch.line
+
+
+async def test_on_a_full_demo_one_can_try_to_wait_in_line(environ: dict[str, str]) -> None:
+    example = ("python", "train.py")
+    for key in ("enter", "w"):
+        async with session(box_at("full"), command=example, environ=environ) as s:
+            s.main.set_app_state(replace(s.main.app_state, label="demo full", example=example))
+            await s.press(key)
+            said = str(s.app.screen.query_one("#what", Static).render())
+            assert said.startswith("All busy.") and "first in line" in said and "⏎ yes" in hints(s)
+            await s.press("enter")
+            assert s.app.screen is s.main and "demo full" in s.main.message
+    assert all_jobs(environ) == []
+
+
+async def test_a_box_that_cannot_be_read_is_not_called_busy() -> None:
+    async with session(box_at("wsl"), command=("true",)) as s:
+        assert not s.main.app_state.is_full and "w waits" not in s.texts("#selection")[1]
 
 
 async def test_enter_reads_again_and_ends_with_the_launch_that_is_shown() -> None:
@@ -386,27 +428,32 @@ async def test_the_themes_follow_each_other() -> None:
         table = s.main.query_one("#table", Lines)
 
         def look() -> tuple[str, object, object]:
-            style = next(seg.style for seg in table.render_line(3) if seg.text.strip() and seg.style)
+            style = next(
+                seg.style
+                for seg in table.render_lines(Region(0, 3, 80, 1))[0]
+                if seg.text.strip() and seg.style
+            )
             return s.app.theme, style.color, style.bgcolor
 
         seen = [look()]
         for _ in range(3):
-            await s.press("@theme")
+            # The list is opened at the present one.
+            await s.press("@theme", *(["up"] * 2 if s.app.theme == "ansi" else ["down"]), "enter")
             await s.until(lambda: look()[1:] != seen[-1][1:])
             seen.append(look())
         assert [theme for theme, *_ in seen] == ["dark", "light", "ansi", "dark"]
         assert seen[0] == seen[3]
 
 
-async def test_a_click_on_a_row_chooses_it_and_a_click_on_a_key_does_it() -> None:
-    async with session() as s:
+async def test_a_click_on_a_row_chooses_it_and_a_click_on_a_key_does_it(tmp_path: Path) -> None:
+    async with session(environ={"PATH": str(tmp_path)}) as s:
         for selected in (["5"], [], ["5"]):
             await s.pilot.click("#table", offset=(10, 6))
             await s.settle()
             assert s.selected == selected
-        place = s.main.query_one("#keys", expect_type=None).texts[0].index("esc clear")  # type: ignore[union-attr]
+        place = s.main.query_one("#keys", expect_type=None).texts[0].index("y copy")  # type: ignore[union-attr]
         await s.pilot.click("#keys", offset=(place, 0))
-        await s.until(lambda: s.selected == [])
+        await s.until(lambda: s.written == [osc52(s.main.app_state.launch.line)])
 
 
 async def test_copying_says_what_was_done_and_the_line_is_printed_when_nobody_knows(tmp_path: Path) -> None:
@@ -538,9 +585,12 @@ async def test_a_message_stands_until_the_next_key_and_covers_no_section() -> No
         assert "? help" in s.texts("#keys")[0]
 
 
-async def test_what_holds_a_device_without_a_process_is_listed_too() -> None:
+async def test_why_a_device_without_a_process_is_not_free_is_told_once() -> None:
     async with session(size=(80, 30)) as s:
-        assert any("22.4G" in line and "held" in line for line in s.texts("#lists"))
+        told = [
+            line for part in ("#table", "#lists") for line in s.texts(part) if "no visible process" in line
+        ]
+        assert len(told) == 1
 
 
 async def test_foreign_variables_do_not_reach_the_terminal() -> None:
@@ -565,7 +615,7 @@ async def test_a_warning_is_shown_to_its_end_in_80_columns(command: str) -> None
         await running.press("2", "4")
         lines = [text for name in ("#launch",) for text in running.texts(name)]
         shown = " ".join(" ".join(lines).split())
-        assert sum(shown.count(end) for end in ("does not see the selection", "do not count")) == 1
+        assert sum(shown.count(end) for end in ("does not see the selection", "have no effect")) == 1
 
 
 async def test_a_signal_from_a_terminal_that_is_gone_restores_nothing(
@@ -597,7 +647,7 @@ async def test_a_message_too_long_for_its_line_leaves_the_keys_and_names_the_key
 
 async def test_what_is_seen_anyway_is_no_message_to_keep() -> None:
     async with session("idle", command=("true",), interval=1000) as running:
-        await running.press("@sort", "@theme", "0", "@detach")
+        await running.press("@sort", "down", "enter", "@theme", "down", "enter", "0", "@detach")
         await running.until(lambda: "started" in running.main.message)
         assert [each.text for each in running.main.messages] == [running.main.message]
 
@@ -644,4 +694,4 @@ async def test_a_refused_launch_leaves_the_line_of_keys(size: tuple[int, int]) -
         (keys,) = s.texts("#keys")
         await s.press("enter")
         assert s.app.is_running and "CUDA_VISIBLE_DEVICES=1" in s.main.message
-        assert s.texts("#keys") == [keys] and "quit" in keys
+        assert s.texts("#keys") == [keys] and "help" in keys

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from gputui.inventory.light_dataclasses import replace
-from gputui.tui.run import has_nodes
 from gputui.tui.screens.box_jobs import BoxJobsScreen
 from gputui.tui.screens.nodes import NodesScreen
 from tui.support import Session, session
-from tui.test_boxes_screen import boxes_of
+from tui.test_boxes_screen import line_of
 from tui.test_frame import footer
 from tui.test_people_screen import lit, texts
 
@@ -21,7 +21,7 @@ from tui.test_people_screen import lit, texts
 async def demo(size: tuple[int, int] = (130, 40)) -> AsyncIterator[Session]:
     """The page of a demo, with simulated nodes of both kinds."""
     async with session("idle", size=size) as s:
-        s.main.set_app_state(replace(s.main.app_state, label="demo idle", has_nodes=True))
+        s.main.set_app_state(replace(s.main.app_state, label="demo idle"))
         await s.press("@nodes")
         yield s
 
@@ -43,7 +43,7 @@ async def test_boxes_come_before_the_places_of_slurm_and_the_rule_counts_both() 
 async def test_a_key_does_what_the_kind_at_the_cursor_does() -> None:
     async with demo() as s:
         await s.press("4")
-        assert boxes_of(page_of(s)).request is not None and "--on gpu1" in " ".join(footer(s))
+        assert line_of(page_of(s)) and "--on gpu1" in " ".join(footer(s))
         await s.press("end")
         await s.press("up", "up", "3")
         assert "srun" in " ".join(footer(s)) and "3 devices" in footer(s)[0]
@@ -65,7 +65,7 @@ async def test_the_jobs_of_slurm_are_shown_where_the_cursor_is_on_one_of_its_pla
 
 async def test_only_nodes_with_free_devices_are_listed_if_asked_for() -> None:
     async with demo() as s:
-        await s.press("f")
+        await s.press("slash", *"free", "enter")
         page_of(s).draw()
         rows = "\n".join(texts(s))
         assert "gpu1" in rows and "dgx-3" in rows and "gpu4" not in rows and "dgx-2" not in rows
@@ -87,21 +87,23 @@ async def test_a_cursor_on_a_box_stays_there_when_slurm_answers() -> None:
         ("box.json", ("gpu1",), True, False),
     ],
 )
-def test_the_page_is_offered_where_there_are_nodes(
-    label: str, boxes: tuple[str, ...], slurm: bool, offered: bool, monkeypatch: pytest.MonkeyPatch
+async def test_the_page_is_offered_where_there_are_nodes_and_else_its_word_says_how_to_name_some(
+    label: str,
+    boxes: tuple[str, ...],
+    slurm: bool,
+    offered: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gputui.tui.run.slurm_is_here", lambda: slurm)
-    assert has_nodes(label, boxes) == offered
-
-
-@pytest.mark.parametrize("offered", [True, False])
-async def test_help_and_palette_offer_it_only_there(offered: bool) -> None:
-    async with session("idle", size=(200, 60)) as s:
-        s.main.set_app_state(replace(s.main.app_state, has_nodes=offered))
-        await s.press("colon", *"nodes")
-        (line,) = (each for each in texts(s) if "Show other nodes" in each)
-        # Where there are none, the palette says how to name some.
-        assert ("[hosts]" in line) != offered
-        await s.press("escape", "escape")
-        await s.press("question_mark")
-        assert any("Show other nodes" in line for line in texts(s)) == offered
+    monkeypatch.setattr("gputui.sources.slurm.slurm_is_here", lambda: slurm)
+    (tmp_path / "gputui").mkdir()
+    (tmp_path / "gputui" / "config.toml").write_text(f"[hosts]\nboxes = {list(boxes)}\n")
+    async with session("idle", size=(200, 60), environ={"XDG_CONFIG_HOME": str(tmp_path)}) as s:
+        s.main.set_app_state(replace(s.main.app_state, label=label))
+        for key in ("colon", "question_mark"):
+            await s.press(key)
+            assert any("Show other nodes" in line for line in texts(s)) == offered
+            await s.press("escape")
+        if not offered:
+            await s.press(":nodes")
+            assert ("a recording has no other nodes" if label else "[hosts]") in s.main.message

@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+from gputui.choosing.rules import Rules
+from gputui.inventory.claim import Claim
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.screens.processes import ProcessesScreen
@@ -52,18 +54,28 @@ async def test_everybody_is_shown_and_what_nobody_is_seen_to_hold() -> None:
         await s.press("@people")
         lines = texts(s)
         assert "4 on this box" in lines[0]
-        assert [line.split()[0] for line in lines[2:10:2]] == ["ines", "mira", "bo", "you"]
-        assert lines[3].split()[:2] == ["3", "30110"] and "1 GPU: 3" in lines[2]
+        assert [line.split()[0] for line in lines[2:10:2]] == ["bo", "ines", "mira", "you"]
+        assert lines[3].split()[:2] == ["6", "28412"] and "idle 7h13m" in lines[3]
         assert lines[10].split()[0] == "2" and "22.4G" in lines[10] and "no visible process" in lines[10]
         # The memory figures are in one column.
         assert len({re.search(r"G  ", line).start() for line in lines[2:11]}) == 1  # type: ignore[union-attr]
         assert "esc back" in texts(s, "#page-footer")[-1]
 
 
+async def test_the_agent_that_asked_for_a_claim_is_told() -> None:
+    async with session("idle") as s:
+        claim = Claim(s.main.app_state.box.devices[0].key, "ana", None, "python x.py", client="codex")
+        await s.press("@people")
+        show(s, replace(s.main.app_state.box, claims=(claim,)))
+        assert "(by codex)" in "\n".join(texts(s))
+
+
 async def test_on_an_idle_box_it_says_so_and_no_key_does_harm() -> None:
     async with session("idle") as s:
         await s.press("@people")
-        assert "no processes" in texts(s)[1] and not any(texts(s)[2:])
+        assert not any("command" in line for line in texts(s, "#page-footer"))
+        assert "nobody uses a device" in texts(s)[1] and not any(texts(s)[2:])
+        assert "process" not in texts(s, "#page-footer")[-1], "no key of a process"
         await s.press("j", "k", "enter", "down")
         assert "people" in texts(s)[0]
 
@@ -102,7 +114,7 @@ async def test_by_person_and_as_a_list_are_one_page() -> None:
         await s.press("@people")
         for _ in "ab":
             await s.press("enter")
-            assert "processes" in texts(s)[0] and "with “user ines”" in texts(s)[0]
+            assert "processes" in texts(s)[0] and "with “user bo”" in texts(s)[0]
             await s.press("P")
             assert "people" in texts(s)[0] and "4 on this box" in texts(s)[0]
         assert len(s.app.screen_stack) == 2
@@ -151,15 +163,38 @@ async def test_many_people_scroll_and_the_last_is_shown_whole() -> None:
         assert lit(s).startswith("user00") and "user00" in texts(s)[2]
 
 
-async def test_who_holds_memory_and_does_nothing_is_told_below() -> None:
-    idle = box(busy(gpu(0), job(1, user="bo", memory=40 * GIB)))
+async def test_who_holds_memory_and_does_nothing_stands_first_and_is_told_once() -> None:
+    idle = box(busy(gpu(0), job(1, user="bo", memory=40 * GIB)), busy(gpu(1), job(2, user="ana")))
     async with session(idle) as s:
         for minute in range(12):
             device = gpu(0, processes=idle.devices[0].processes, memory_used=40 * GIB, utilization=0)
-            s.main.set_app_state(s.main.app_state.with_snapshot(box(device, time=idle.time + 60 * minute)))
+            s.main.set_app_state(
+                s.main.app_state.with_snapshot(box(device, idle.devices[1], time=idle.time + 60 * minute))
+            )
         await s.press("@people")
-        notice = texts(s, "#page-footer")[0]
-        assert all(fact in notice for fact in ("bo holds 40.0G on GPU 0", "idle for 11m"))
+        assert [line.split()[0] for line in texts(s)[2:6:2]] == ["bo", "ana"], "whom to ask comes first"
+        assert sum(line.count("idle 11m") for line in (*texts(s), *texts(s, "#page-footer"))) == 1
+        await s.press("s", "s", "s")
+        assert [line.split()[0] for line in texts(s)[2:6:2]] == ["ana", "bo"], "by user"
+        await s.press("P", "j", "P")
+        assert lit(s).startswith("ana"), "the first row"
+
+
+async def test_in_the_column_of_commands_there_is_nothing_but_commands() -> None:
+    two = replace(
+        busy(gpu(0), job(1, user="bo", started=0.0)),
+        processes=(job(1, user="bo", started=0.0), job(2, user="bo", memory=GIB)),
+    )
+    claim = Claim(gpu(1).key, "ana", None, "python x.py")
+    devices = (replace(two, utilization=0), gpu(1), busy(gpu(2), job(7, user="me", own=True)))
+    snapshot = replace(box(*devices), claims=(claim,))
+    async with session(snapshot, size=(130, 40), rules=Rules(idle=0)) as s:
+        await s.press("@people")
+        heading, *lines = texts(s)[1:8]
+        assert {line[heading.index("COMMAND") :] for line in lines} == {"", "python train.py", "python x.py"}
+        states = {line[heading.index("STATE") :].split(" ")[0] for line in lines}
+        assert states == {"", "idle", "claimed"}
+        assert any("2 pids" in line for line in lines)
 
 
 @pytest.mark.thorough

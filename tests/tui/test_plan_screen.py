@@ -207,10 +207,10 @@ def _model(name: str) -> Any:
     ("key", "field", "value"),
     [
         ("plus", "batch", 2),
-        ("C", "checkpointing", True),
-        ("f", "precision", "autocast"),
-        ("o", "optimizer", "adamw-foreach"),
-        ("r", "lora", 8),
+        (":checkpointing", "checkpointing", True),
+        (":precision", "precision", "autocast"),
+        (":optimizer", "optimizer", "adamw-foreach"),
+        (":lora", "lora", 8),
     ],
 )
 async def test_a_key_changes_the_training_and_plans_again(key: str, field: str, value: object) -> None:
@@ -234,12 +234,12 @@ async def test_minus_halves_the_batch_and_stops_at_one() -> None:
 async def test_numbers_are_typed_and_wrong_ones_are_not_taken() -> None:
     async with session("dgx-h100", TRAIN) as s:
         await opened(s)
-        await typed(s, "s", "4096")
-        await typed(s, "m", "3")
-        await typed(s, "a", "2")
+        await typed(s, ":sequence", "4096")
+        await typed(s, ":batch", "3")
+        await typed(s, ":accumulation", "2")
         workload = request(s).workload
         assert (workload.sequence, workload.batch, workload.accumulation) == (4096, 3, 2)
-        await typed(s, "s", "0")
+        await typed(s, ":sequence", "0")
         assert isinstance(s.app.screen, LineScreen)
 
 
@@ -276,7 +276,7 @@ def _found(s: Session) -> PlannedDevices:
 async def test_weights_in_four_bits_are_said_not_to_be_counted(words: tuple[str, ...]) -> None:
     async with session("dgx-h100", (*TRAIN, *words)) as s:
         await opened(s)
-        assert bool(views.doubts(request(s), 80)) is bool(words)
+        assert bool(views.doubts(request(s), "", None, 80)) is bool(words)
         assert strategies(s)
 
 
@@ -319,6 +319,63 @@ async def test_what_is_read_slowly_stops_no_key(monkeypatch: pytest.MonkeyPatch)
             assert s.app.screen is s.main
         finally:
             go_on.set()
+
+
+def reading_held_up(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Hold up the reading of the model 7B: set once that has begun, and what lets it go on."""
+    reached, go_on = threading.Event(), threading.Event()
+
+    def slow(name: str, *_: object) -> object:
+        if name == "7B":
+            reached.set()
+            go_on.wait(60)
+        return _model(name)
+
+    monkeypatch.setattr("gputui.checking.trained_model.trained_model", slow)
+    return reached, go_on
+
+
+async def test_the_model_that_was_typed_last_is_planned_with_what_was_changed_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with session("dgx-h100", TRAIN) as s:
+        await opened(s)
+        reached, go_on = reading_held_up(monkeypatch)
+        try:
+            before = texts(s)
+            await typed(s, "e", "7B")
+            await s.until(reached.is_set)
+            assert texts(s) == before
+            await typed(s, "e", "1B")
+            await s.press("plus")
+        finally:
+            go_on.set()
+        await s.until(lambda: not s.main.plans.reading)
+        assert request(s).name == "1B" and request(s).given["batch"] == 2
+
+
+async def test_a_change_while_a_model_is_read_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with session("dgx-h100", TRAIN) as s:
+        await opened(s)
+        reached, go_on = reading_held_up(monkeypatch)
+        try:
+            await typed(s, "e", "7B")
+            await s.until(reached.is_set)
+            await s.press("plus", "left")
+        finally:
+            go_on.set()
+        await s.until(lambda: not s.main.plans.reading)
+        assert (request(s).name, request(s).given["batch"], request(s).count) == ("7B", 2, 7)
+
+
+async def test_a_command_for_another_number_of_devices_is_noted_on_the_page() -> None:
+    async with session(
+        "dgx-h100", ("torchrun", "--nproc_per_node", "4", "train.py", "--model", "llama2")
+    ) as s:
+        await opened(s)
+        assert not any("the command is for" in text for text in texts(s))
+        await s.press("right")
+        assert any("for 4 devices (--nproc_per_node 4), and the plan for 5" in text for text in texts(s))
 
 
 async def test_the_cursor_is_at_the_best_until_it_is_moved() -> None:
@@ -373,12 +430,13 @@ async def test_a_strategy_without_a_file_only_changes_the_launch(job_directory: 
         assert not (job_directory / FOLDER).exists()
 
 
-async def test_one_device_of_several_is_one_of_these() -> None:
+async def test_of_several_devices_one_is_the_first_as_on_the_command_line() -> None:
     async with session("dgx-h100", ("python", "train.py", "--model", "100M")) as s:
+        await s.press("6", "2")
         await opened(s)
         await go_to(s, "single")
         await s.press("enter")
-        assert len(s.main.app_state.selected) == 1
+        assert s.selected == ["6"]
         assert s.main.app_state.launcher == "python"
 
 
@@ -542,7 +600,7 @@ def test_every_box_has_lines_that_fit(name: str, width: int) -> None:
 async def test_every_size_shows_the_best_strategy(size: tuple[int, int]) -> None:
     async with session("dgx-h100", TRAIN, size=size) as s:
         await opened(s)
-        await s.press("plus", "C", "down", "up", "end", "home")
+        await s.press("plus", ":checkpointing", "down", "up", "end", "home")
         if size[1] >= 15:
             assert at_cursor(s) == strategies(s)[0]
 
@@ -611,3 +669,42 @@ def _seconds(app_state: AppState, asked: PlanRequest) -> float:
     made: Plan = plan_of(asked, app_state, found)
     views.rows(made, views.columns_of(made, 200), 200)
     return time.process_time() - began
+
+
+async def test_a_command_that_serves_is_planned_as_a_server() -> None:
+    """Its row tells the requests; `:sequence` types the context; Enter selects its devices."""
+    async with session("rtx3090", ("vllm", "serve", "llama2", "--max-model-len", "4096")) as s:
+        await opened(s)
+        assert request(s).training.serving is not None
+        assert set(strategies(s)) >= {"single", "tp2", "tp4"}
+        shown = " ".join(" ".join(texts(s)).split())
+        assert "vLLM 92% of each device context 4096" in shown and "requests of 4,096 tokens" in shown
+        assert "DeepSpeed" not in shown and "checkpointing" not in shown
+        await typed(s, ":sequence", "2048")
+        await s.settle()
+        assert "requests of 2,048 tokens" in " ".join(" ".join(texts(s)).split())
+        await s.press("enter")
+        await s.settle()
+        assert len(s.main.app_state.selection.keys) == 1
+
+
+async def test_a_server_that_does_not_fit_shows_what_would_and_has_no_batch() -> None:
+    command = ("vllm", "serve", "llama2", "--max-model-len", "4096", "--gpu-memory-utilization", "0.6")
+    async with session("rtx3090", command, size=(190, 40)) as s:
+        await opened(s)
+        row = next(text for text in texts(s) if text.startswith(" ✗ single"))
+        assert "would fit with" in row or "no room" in row
+        before = strategies(s)
+        await s.press("plus")
+        assert "for trainings only" in str(s.main.message)
+        assert strategies(s) == before
+
+
+async def test_what_cannot_be_served_is_a_sentence_at_every_key(job_directory: Path) -> None:
+    (job_directory / "llama2" / "config.json").write_text('{"model_type": "bert"}')
+    async with session("rtx3090", ("vllm", "serve", "llama2")) as s:
+        await opened(s)
+        assert "does not generate text" in " ".join(" ".join(texts(s)).split())
+        await typed(s, "n", "auto")
+        await s.settle()
+        assert fewest_for(request(s), s.main.app_state) is None

@@ -203,7 +203,7 @@ async def test_held_rows_and_launchers_in_a_tree_get_no_signal() -> None:
     held = gpu(1, memory_used=22 * GIB, memory_free=58 * GIB)
     async with session(box(busy(gpu(0), job(2, ancestors=(Ancestor(1, "init"),))), held)) as s:
         await s.press("p", "G")
-        assert "held: 22.0G" in lit(s)
+        assert "held" in lit(s).split()
         await s.press("X")
         assert asks(s) is None and "no process" in told(s)
         await s.press("tab", "g")
@@ -236,7 +236,8 @@ async def test_a_filter_is_typed_and_taken_away_again() -> None:
         assert "with “gpu 3”" in texts(s)[0]
         assert labels(s) == ["3"]
         await s.press("slash", "ctrl+u", "x", "x", "enter")
-        assert [t for t in texts(s)[1:] if t] == [" none"]
+        (words,) = [t for t in texts(s)[1:] if t]
+        assert "xx" in words and "/ filter" in texts(s, "#page-footer")[-1]
         await s.press("X", "j")
         await s.press("slash", "ctrl+u", "enter")
         assert labels(s) == ["0", "1", "2", "3", "6"]

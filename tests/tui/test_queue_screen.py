@@ -21,6 +21,7 @@ from gputui.tui.widgets.lines import Lines
 from tui.support import Session, box_at
 from tui.support import session as moving
 from tui.test_confirm import in_line
+from unit.builders import busy, gpu, job
 from unit.jobs_support import Desk, ended, until
 
 session = functools.partial(moving, interval=1000)
@@ -69,11 +70,25 @@ async def test_the_page_of_the_demo_box_says_who_waits_for_what_and_who_has_it()
         assert lines[1].split()[:4] == ["1", "ana", "4", "devices"]
         assert lines[2].strip() == "GPUs 4, 5 and 7 free, needs 1 more"
         assert lines[3].split()[:4] == ["2", "lee", "GPU", "6"] and lines[4].strip() == "after ana"
-        assert lines[7].split()[:3] == ["GPU", "0", "mira"] and "for 3h01m" in lines[7]
+        assert lines[7].split()[:3] == ["GPU", "6", "bo"] and "idle 7h13m" in lines[7]
+        assert lines[8].split()[:3] == ["GPU", "0", "mira"] and "for 3h01m" in lines[8]
         await s.press("S")
         assert "only ana" in texts(s, "#page-footer")[0]
         await s.press("escape")
         assert s.app.screen is s.main
+
+
+async def test_nothing_moves_when_a_device_is_at_0_percent_for_a_moment() -> None:
+    device = busy(gpu(0), job(7, user="mira", command="python t.py"))
+    async with session("idle") as s:
+        await s.press("@queue")
+        places = []
+        for utilization in (90, 0, 90):
+            show(s, devices=(replace(device, utilization=utilization), gpu(1)))
+            (row,) = [text for text in texts(s) if "mira" in text]
+            assert ("0 % now" in row) == (utilization == 0)
+            places.append(row.index("python"))
+        assert len(set(places)) == 1
 
 
 async def test_the_page_fits_every_size_and_says_so_where_nobody_waits() -> None:
@@ -193,12 +208,12 @@ def test_the_panel_sets_apart_who_holds_what_and_says_of_how_many() -> None:
 
     whole = panel(lines_of_panel(state, 60)[0])
     at = next(n for n, line in enumerate(whole) if line.startswith(" not free"))
-    assert whole[at - 1].startswith(" next: ana") and whole[at + 1].startswith(" GPU 3")
+    assert whole[at - 1].startswith(" next: ana") and whole[at + 1].startswith(" GPU 6")
     rest, every = len(whole) - at - 1, sum(not verdict.free for verdict in state.verdicts.values())
     assert rest < every and whole[at].endswith(f"({rest} of {every} shown)")
     assert panel(len(whole) - 1)[at].endswith(f"({rest - 1} of {every} shown)")
     # When one line fits, it has at least the numbers.
-    assert panel(at + 1)[at].startswith(" not free: GPU 3,") and len(panel(at)) == at
+    assert panel(at + 1)[at].startswith(" not free: GPU 6,") and len(panel(at)) == at
 
 
 def test_what_the_next_one_waits_for_and_who_holds_what_is_wrapped_and_not_cut() -> None:

@@ -69,7 +69,7 @@ async def test_places_are_partitions_and_the_types_of_each_node(tmp_path: Path) 
             assert place in shown
         # A node without devices cannot be selected; a drained node shows the reason.
         assert "c1" not in shown and "drained" in shown and "fan" in shown
-        await s.press("f")
+        await s.press("slash", *"free", "enter")
         assert not any("a1:a100" in line for line in texts(s)) and any("h1:h100" in line for line in texts(s))
 
 
@@ -220,7 +220,7 @@ async def test_where_slurm_does_not_answer_the_page_says_so(tmp_path: Path) -> N
     async with opened(tmp_path) as s:
         await s.until(lambda: "does not answer" in "\n".join(texts(s)))
         # The whole reason stands below the list.
-        assert "says more" in " ".join(footer(s))
+        assert "scontrol ping" in " ".join(footer(s))
         await s.press("enter", "d", "y", "4", "escape")
         assert s.app.screen is s.main
 

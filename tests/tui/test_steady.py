@@ -17,7 +17,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.source import Want
 from gputui.system.processes import ProcessTable
-from gputui.tui.screens.processes import ProcessesScreen
+from gputui.tui.screens.process_list import ProcessListPage
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
 from tui.support import Session, session
@@ -65,20 +65,25 @@ async def test_the_owner_of_a_living_process_stays_for_thirty_frames(size: tuple
         await s.until(lambda: "● you sleep" in s.texts("#table")[1])
         async for number in frames(s):
             assert "● you sleep" in s.texts("#table")[1], f"frame {number}"
-            (row,) = [text for text in s.texts("#lists") if "sleep 1000" in text]
+            panels = s.texts("#lists") + s.texts("#history")
+            (row,) = [text for text in panels if "sleep 1000" in text]
             assert " you " in row and "16.0G" in row, f"frame {number}"
 
 
-async def test_the_list_of_processes_keeps_what_it_knows(living: subprocess.Popen[bytes]) -> None:
+@pytest.mark.parametrize(
+    "page", ["p", *(pytest.param(page, marks=pytest.mark.thorough) for page in ("@people", "right"))]
+)
+async def test_a_page_with_processes_keeps_what_it_knows(living: subprocess.Popen[bytes], page: str) -> None:
     async with session(source=NvmlSource(ProcessTable(host_pids=True)), interval=0.02) as s:
         await s.until(lambda: "● you sleep" in s.texts("#table")[1])
-        await s.press("p")
+        await s.press(page)
         screen = s.app.screen
-        assert isinstance(screen, ProcessesScreen)
+        assert isinstance(screen, ProcessListPage)
         async for number in frames(s):
             screen.draw()
             (row,) = [text for text in screen.body.texts if str(living.pid) in text]
-            assert " you " in row and "?" not in row, f"frame {number}"
+            assert "sleep" in row and "16.0G" in row and "?" not in row, f"frame {number}"
+            assert any(" you " in text for text in screen.body.texts), f"frame {number}"
 
 
 @pytest.mark.thorough
@@ -106,7 +111,7 @@ async def test_no_panel_moves_when_something_starts_on_a_free_device(size: tuple
             s.source.snapshot = after = box(*devices)
             await s.until(lambda after=after: s.main.app_state.snapshot is after)
             await s.settle()
-            assert ("held" if number == 5 else f"train{number}.py") in shown(s) and rules(s) == places
+            assert (number == 5 or f"train{number}.py" in shown(s)) and rules(s) == places
 
 
 async def test_many_free_devices_leave_room_for_the_panel_of_one() -> None:

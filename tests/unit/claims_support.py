@@ -25,7 +25,7 @@ import pytest
 
 import gputui
 from gputui.allocating.claims import folder as folders
-from gputui.allocating.claims.files import new_token
+from gputui.allocating.claims.files import forget_what_was_seen, new_token
 from gputui.allocating.claims.folder import older_folder, own_place
 from gputui.allocating.claims.lease import Lease, take
 from gputui.allocating.claims.read import HELD, claims, range_of
@@ -48,9 +48,9 @@ def _ready_to_fork() -> None:
     for name in _NEEDED:
         importlib.import_module(name)
     for found in pkgutil.walk_packages(gputui.__path__, "gputui."):
-        if found.name.startswith(("gputui.tui", "gputui.checking.scripts")) or found.name.endswith(
-            "__main__"
-        ):
+        # (The server for agents needs an extra.)
+        apart = ("gputui.tui", "gputui.checking.scripts", "gputui.cli.mcp.server")
+        if found.name.startswith(apart) or found.name.endswith("__main__"):
             continue
         for made in list(vars(importlib.import_module(found.name)).values()):
             if isinstance(made, type) and "__light_fields__" in vars(made):
@@ -63,10 +63,12 @@ _ready_to_fork()
 
 
 def _begin(written: Sequence[int], keep: bool) -> None:
-    """Set up signals and descriptors as in a new process: three open files, none of them the test's.
+    """Set up signals, descriptors and what was read as in a new process: three open files, none of them the
+    test's.
 
     With `keep`, inheritable descriptors stay open too.
     """
+    forget_what_was_seen()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(written[0], 1)

@@ -17,6 +17,7 @@ from simnvml import SimulatedNvml
 from ssh_boxes import CannotStartError, SshBoxes, gives_terminals, system_programs
 from unit.calling import Call, caller
 from unit.claims_support import Box, Take, box_at
+from unit.jobs_support import end_jobs
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +46,16 @@ def box(tmp_path: Path, simulated_nvml: SimulatedNvml) -> Iterator[Box]:
     """Eight idle GPUs, and calls of gputui on them."""
     with box_at(tmp_path, simulated_nvml) as made:
         yield made
+
+
+@pytest.fixture
+def jobs_at_once(box: Box) -> Iterator[None]:
+    """Jobs start on devices that nobody has watched first; they end with the test."""
+    settings = box.folder / "config" / "gputui" / "config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[rules]\nwindow = 0\n")
+    yield
+    end_jobs(box.environ)
 
 
 @pytest.fixture

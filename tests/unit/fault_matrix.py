@@ -26,15 +26,18 @@ from gputui.sources.source import NoSourceError, Want
 from gputui.system.processes import ProcessTable
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
-from unit.simulated_gpus import A100, H100, RTX_3090_GPU, bridged
+from simnvml.rendering import Facts
+from unit.simulated_gpus import H100, RTX_3090_GPU, bridged
 
 CODES: dict[str, int] = {
     "not supported": 3,
     "no permission": 4,
     "not found": 6,
     "timeout": 10,
+    "function not found": 13,
     "lost": 15,
     "reset required": 16,
+    "struct of another version": 25,
     "unknown": 999,
 }
 """The values of nvmlReturn_t in nvml.h."""
@@ -44,6 +47,8 @@ ONE_OF_A_KIND = (3, 15, 999)
 
 _GONE = (15, 16)
 _NOT_SUPPORTED = 3
+_LACKING = (_NOT_SUPPORTED, 13)
+"""What a driver answers for ever, and what is therefore asked again at a slow pace only."""
 
 FIRST = Want.LOAD | Want.NAMES | Want.QUEUE | Want.PROCESSES
 PLAIN = Want.LOAD | Want.NAMES | Want.QUEUE
@@ -67,6 +72,39 @@ DECIDING = (
 """Functions that are needed to call a device free; of the errors of other functions, only "lost" matters."""
 
 INSTANCES = ("nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex")
+
+ROW = (
+    *(
+        "name",
+        "memory_total",
+        "memory_used",
+        "memory_free",
+        "utilization",
+        "temperature",
+        "power",
+        "sm_clock",
+    ),
+    "processes",
+)
+"""The facts of a device's row that can be read without one another."""
+
+SERVES: dict[str, tuple[str, ...]] = {
+    "nvmlDeviceGetName": ("name",),
+    "nvmlDeviceGetMemoryInfo": ("memory_total", "memory_used", "memory_free"),
+    "nvmlDeviceGetUtilizationRates": ("utilization",),
+    "nvmlDeviceGetTemperature": ("temperature",),
+    "nvmlDeviceGetPowerUsage": ("power",),
+    "nvmlDeviceGetClockInfo": ("sm_clock",),
+    "nvmlDeviceGetComputeRunningProcesses": ("processes",),
+    "nvmlDeviceGetGraphicsRunningProcesses": ("processes",),
+    "nvmlDeviceGetMPSComputeRunningProcesses": ("processes",),
+    "nvmlDeviceGetGpuInstanceId": ("utilization",),
+    "nvmlGpm": ("utilization",),
+    **dict.fromkeys(("*", "nvmlInit", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex"), ROW),
+    **dict.fromkeys(("nvmlDeviceGetUUID", "nvmlDeviceGetMigMode", *INSTANCES), ROW),
+}
+"""What cannot be read without a function, by the beginning of its name. A GPU that has no handle, or of which
+nobody knows whether it is divided, has no facts."""
 
 _MAY_BE_MISSING = ("Graphics", "MPS", "ComputeMode", "MigMode", "MemoryInfo_v2", "_v3", "_v2")
 """Parts of names of deciding functions that some drivers have never had.
@@ -94,13 +132,20 @@ class Ticks:
         return self.now
 
 
+_FACTS: dict[str, Facts] = {
+    "0": {"gpm": 1},
+    "0:1": {"graphics_active": 73_400, "sm_active": 41_000, "sm_occupancy": 20_000, "tensor_active": 9_000},
+}
+"""The performance monitor knows the load of an instance, in thousandths."""
+
+
 def _box() -> Box:
     train = Task(devices=("0:1",), user="ines", command="python eval.py", pid=7012, memory=4000, load=50)
     return replace(
         BOXES["rtx3090"],
         name="matrix",
         gpus=(
-            replace(A100, bus="07:00.0", numa=0, mig=(Mig("3g.40gb", 40_192), Mig("1g.10gb", 9_728))),
+            replace(H100, bus="07:00.0", numa=0, mig=(Mig("3g.40gb", 40_192), Mig("1g.10gb", 9_728))),
             replace(H100, bus="1B:00.0", numa=0),
             replace(RTX_3090_GPU, bus="41:00.0", numa=0),
             replace(RTX_3090_GPU, bus="61:00.0", numa=0),
@@ -116,7 +161,7 @@ class Matrix:
 
     def __init__(self, driver: SimulatedNvml, unreadable_links: bool = False) -> None:
         self.driver, self.ticks = driver, Ticks()
-        driver.show_box(_box(), unreadable_links=unreadable_links)
+        driver.show_box(_box(), facts=_FACTS, unreadable_links=unreadable_links)
         self.functions: dict[str, set[str]] = {}
         """The labels of the devices that are asked about, by NVML function."""
         self.behind: dict[str, str] = {}
@@ -188,16 +233,18 @@ class Matrix:
             snapshot = self._try(source, want)
             if snapshot is not None:
                 found += self._wrong_while_it_lasts(cell, snapshot)
+                found += self._wrong_of_rows(cell, snapshot) if want is whole else ()
         self.driver.heal()
         for want in (PLAIN, CHANGED):
             self.ticks.now += 1
             snapshot = self._try(source, want)
-        if not (from_start and code == _NOT_SUPPORTED):
+        if not (from_start and code in _LACKING):
             found += self._wrong_after(snapshot, whole=False)
         self.ticks.now += 700
-        for want in (whole if from_start else FULL, FULL):
-            # Links and unsupported functions are asked again after at most ten minutes.
-            self.ticks.now += 1
+        for want in (whole if from_start else FULL, FULL, FULL):
+            # Links and unsupported functions are asked again after at most ten minutes, and the load of an
+            # instance takes three readings.
+            self.ticks.now += 3
             snapshot = self._try(source, want)
         found += self._wrong_after(snapshot, whole=True)
         if from_start:
@@ -236,16 +283,31 @@ class Matrix:
             # An error that names no version holds for all versions of a function.
             versions = {each for each, label in usual if label == name and _is_of(function, each)}
             called = function == "*" or bool(versions)
-            old = code == _NOT_SUPPORTED and from_start and any(part in function for part in _MAY_BE_MISSING)
+            old = code in _LACKING and from_start and any(part in function for part in _MAY_BE_MISSING)
             # The older version of the function then reports the memory.
             fallback = from_start and code not in _GONE and function == "nvmlDeviceGetMemoryInfo_v2"
-            never = function == "nvmlDeviceGetMigMode" and code == _NOT_SUPPORTED and name in "23"
+            never = function == "nvmlDeviceGetMigMode" and code in _LACKING and name in "23"
             if state == "free" and called and hit and not (old or fallback or never):
                 yield f"GPU {name} is free"
         else:
             may_change = code in _GONE or function.startswith(INSTANCES)
             if state not in ((before, "lost", "unknown") if may_change else (before,)):
                 yield f"GPU {name} is {state}, not {before}"
+
+    def _wrong_of_rows(self, cell: Cell, snapshot: Snapshot) -> Iterator[str]:
+        """A fact that does not come from the function must not go with it, unless the device is lost."""
+        served = {fact for name, facts in SERVES.items() if cell.function.startswith(name) for fact in facts}
+        known = self.normal.by_key
+        for now in snapshot.devices if cell.code not in _GONE else ():
+            if now.key not in known:
+                # A GPU that has never been opened.
+                continue
+            before = known[now.key]
+            # At the second reading, the load of an instance has been sampled only once.
+            sampled = {"utilization"} if now.parent and cell.from_start else set()
+            for fact in sorted({*ROW} - served - sampled):
+                if getattr(now, fact) != getattr(before, fact):
+                    yield f"{fact} of GPU {self.normal.label(before)} is {getattr(now, fact)!r}"
 
     def _wrong_after(self, snapshot: Snapshot | None, whole: bool) -> Iterator[str]:
         if snapshot is None:
@@ -368,7 +430,7 @@ def _hang(
 
     `behind` is the function made unsupported.
     """
-    driver.show_box(_box())
+    driver.show_box(_box(), facts=_FACTS)
     if behind:
         driver.error(behind, _NOT_SUPPORTED)
     ticks, wrong = Ticks(), list[str]()
@@ -426,7 +488,6 @@ def main() -> int:
         began = time.monotonic()
         functions, count, wrong = try_all(driver)
         took = time.monotonic() - began
-        driver.show_box(_box())
         matrix = Matrix(driver)
         hangs = hang_each(driver, matrix, matrix.functions.keys() - {"*"}, 0.1)
         matrix.close()

@@ -6,7 +6,7 @@ import os
 import shlex
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from gputui.jobs.store import all_jobs
 from gputui.jobs.wait import refreshed, wait_for
 from gputui.launching.launch import Launch
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds that a test waits for a condition, on a slow machine with all cores busy."""
 
 
@@ -36,6 +36,12 @@ def until(true: Callable[[], object]) -> None:
         now = time.monotonic()
         assert now < deadline, "it never came to be"
         time.sleep(min(max(0.01, 3 * (now - begun)), 0.5))
+
+
+def end_jobs(environ: Mapping[str, str]) -> None:
+    """End all jobs."""
+    for job in all_jobs(environ):
+        stop(job, signal.SIGKILL, 0)
 
 
 class Desk:
@@ -63,8 +69,7 @@ class Desk:
 
     def end(self) -> None:
         """End all jobs."""
-        for job in all_jobs(self.environ):
-            stop(job, signal.SIGKILL, 0)
+        end_jobs(self.environ)
 
 
 class Gate:
@@ -76,8 +81,17 @@ class Gate:
         self.wait = f"read -r gate < {shlex.quote(str(pipe))}"
 
     def open(self) -> None:
-        """Let the waiting job continue; blocks until a job waits."""
-        self._pipe.write_text("go\n")
+        """Let the waiting job continue, once a job waits. A plain write would hang where none ever does."""
+        until(self._opened)
+
+    def _opened(self) -> bool:
+        try:
+            pipe = os.open(self._pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            return False
+        os.write(pipe, b"go\n")
+        os.close(pipe)
+        return True
 
 
 @contextmanager

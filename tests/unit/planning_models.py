@@ -73,9 +73,10 @@ def rtx_3090s(count: int = 4) -> Box:
 def recipe(
     name: str, devices: int = 1, precision: Precision = "autocast", reshard: bool = True, **more: Any
 ) -> Recipe:
-    """The recipe of a strategy by its name ("tp2-fsdp2", "pp4", "zero2")."""
-    numbers = {word: int(number) for word, number in re.findall(r"(tp|pp)(\d+)", name)}
-    kind: Any = "fsdp2" if "tp" in numbers else "pp" if "pp" in numbers else name
-    strategy = Strategy(kind, devices, numbers.get("tp", 1), numbers.get("pp", 1), reshard)
-    assert strategy.name == name
+    """The recipe of a strategy by its name ("tp2-fsdp2", "cp2-fsdp2", "pp4", "zero2")."""
+    numbers = {word: int(number) for word, number in re.findall(r"(tp|pp|cp|sp)(\d+)", name)}
+    kind: Any = "pp" if "pp" in numbers else name.split("-")[-1] if numbers else name
+    shared = numbers.get("cp", numbers.get("sp", 1))
+    strategy = Strategy(kind, devices, numbers.get("tp", 1), numbers.get("pp", 1), reshard, shared)
+    assert strategy.name.removesuffix("-zero1") == name
     return Recipe(strategy, precision, **more)

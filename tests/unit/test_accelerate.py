@@ -91,7 +91,7 @@ def test_logs_of_ranks_go_where_they_are_asked_for() -> None:
     ("words", "count", "said"),
     [
         ("--num_processes=4", 2, "the command asks for --num_processes=4 on 2 devices"),
-        ("--cpu", 2, "--cpu of the command leaves the selected devices unused"),
+        ("--cpu", 2, "--cpu in the command leaves the selected devices unused"),
         ("--use_fsdp", 0, "the command asks for --use_fsdp, and no device is selected"),
     ],
 )
@@ -159,10 +159,10 @@ def test_versions_without_fsdp_2_are_left_at_theirs(package: str, version: tuple
 @pytest.mark.parametrize(
     ("words", "config", "lost"),
     [
-        ("--use_fsdp", None, "FSDP of --use_fsdp"),
-        ("--use_deepspeed --zero_stage 3", None, "DEEPSPEED of --use_deepspeed"),
-        ("", "distributed_type: FSDP\n", f"FSDP of {DEFAULT}"),
-        ("--config_file /c.yaml", None, "MEGATRON_LM of /c.yaml"),
+        ("--use_fsdp", None, "FSDP from --use_fsdp"),
+        ("--use_deepspeed --zero_stage 3", None, "DEEPSPEED from --use_deepspeed"),
+        ("", "distributed_type: FSDP\n", f"FSDP from {DEFAULT}"),
+        ("--config_file /c.yaml", None, "MEGATRON_LM from /c.yaml"),
         ("--multi_gpu", "distributed_type: FSDP\n", None),
         ("", "distributed_type: MULTI_GPU\n", None),
         ("", None, None),

@@ -48,12 +48,30 @@ def test_a_configuration_for_several_machines_is_kept(kind: str) -> None:
     config = f"distributed_type: {kind}\nnum_processes: 4\n{MACHINES}"
     launch = made("accelerate launch x.py", 2, config)
     assert line(launch) == "accelerate launch --gpu_ids=all x.py"
-    assert any(f"2 machines as {DEFAULT} says" in remark for remark in launch.remarks)
+    assert any(f"2 machines, as {DEFAULT} says" in remark for remark in launch.remarks)
     assert launch.own is None
     fewer = made("accelerate launch x.py", 1, config)
     assert "num_processes 4 on 2 machines" in warning(fewer) and fewer.argv == launch.argv
     # `--num_machines 1` on the line is the user's word, and overrides the file.
     assert "--main_process_port=0" in made("accelerate launch --num_machines 1 x.py", 2, config).argv
+
+
+@pytest.mark.parametrize(
+    ("words", "config", "refused"),
+    [
+        ("--num_machines 2 --machine_rank 1", "", None),
+        ("--num_machines 2 --machine_rank 5", "", "--machine_rank 5"),
+        ("--num_machines=2 --machine_rank=-1", "", "--machine_rank=-1"),
+        ("--machine_rank 2", MACHINES, "--machine_rank 2"),
+        ("", MACHINES.replace("rank: 1", "rank: 2"), "machine_rank 2 in"),
+        ("--machine_rank 0", MACHINES.replace("rank: 1", "rank: 2"), None),
+        # accelerate does not look at it.
+        ("--num_machines 1 --machine_rank 5", "", None),
+    ],
+)
+def test_the_number_of_a_machine_is_one_of_them(words: str, config: str, refused: str | None) -> None:
+    refusal = made(f"accelerate launch {words} x.py", 2, f"distributed_type: MULTI_GPU\n{config}").refusal
+    assert refusal is None if refused is None else refusal is not None and refused in refusal
 
 
 def test_several_machines_without_their_processes_get_them() -> None:
@@ -74,6 +92,60 @@ def test_deepspeeds_own_way_to_several_machines_takes_other_devices(way: str, re
 def test_no_file_for_several_machines_is_read_on_the_cpu() -> None:
     launch = made("accelerate launch x.py", 0, f"distributed_type: FSDP\nnum_processes: 4\n{MACHINES}")
     assert line(launch) == f"accelerate launch --cpu {ONE} x.py"
+
+
+# Sizes of a parallelism configuration: accelerate refuses these once all processes have started.
+
+
+def sized(**sizes: int) -> str:
+    lines = [f"  parallelism_config_{name}_size: {size}\n" for name, size in sizes.items()]
+    return f"distributed_type: FSDP\nparallelism_config:\n{''.join(lines)}"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ({"tp": 2, "dp_shard": 4}, "dp_shard 4 × tp 2 = 8"),
+        ({"tp": 2}, "tp 2 = 2"),
+        ({"cp": 2, "sp": 2}, "cp 2 and sp 2"),
+        ({"tp": 2, "dp_replicate": 2}, "dp_replicate 2 × tp 2"),
+    ],
+)
+def test_sizes_that_do_not_make_the_processes_are_refused(sizes: dict[str, int], words: str) -> None:
+    refusal = made("accelerate launch x.py", 4, sized(**sizes)).refusal
+    assert refusal is not None and words in refusal and DEFAULT in refusal
+
+
+@pytest.mark.parametrize("size", ["-2", "0", "abc"])
+def test_a_size_that_is_no_number_from_1_is_refused(size: str) -> None:
+    config = f"distributed_type: FSDP\nparallelism_config:\n  parallelism_config_tp_size: {size}\n"
+    typed = "accelerate launch --use_fsdp --use_parallelism_config --parallelism_config_tp_size"
+    for launch in (made("accelerate launch x.py", 4, config), made(f"{typed} {size} x.py", 4)):
+        refusal = launch.refusal
+        assert refusal is not None and size in refusal and "tp" in refusal
+
+
+def test_typed_sizes_count_too() -> None:
+    line = "accelerate launch --use_fsdp --fsdp_version 2 --use_parallelism_config"
+    typed = f"{line} --parallelism_config_tp_size 2 --parallelism_config_dp_shard_size"
+    assert made(f"{typed} 2 x.py", 4).refusal is None
+    refusal = made(f"{typed} 4 x.py", 4).refusal
+    assert refusal is not None and "num_processes is 4" in refusal
+
+
+@pytest.mark.parametrize(
+    ("command", "sizes"),
+    [
+        ("accelerate launch x.py", {"tp": 2, "dp_shard": 2}),
+        ("accelerate launch x.py", {"dp_shard": 2, "dp_replicate": 2}),
+        ("accelerate launch x.py", {"tp": 1}),
+        # DeepSpeed's own groups; and with a kind in the command the section does not count.
+        ("accelerate launch x.py", {"sp": 2}),
+        ("accelerate launch --multi_gpu x.py", {"tp": 8}),
+    ],
+)
+def test_sizes_that_accelerate_takes_are_not_refused(command: str, sizes: dict[str, int]) -> None:
+    assert made(command, 4, sized(**sizes)).refusal is None
 
 
 # Keys that accelerate ignores silently.
@@ -141,7 +213,7 @@ def test_a_kind_of_run_in_the_configuration_is_respected(kind: str, count: int) 
     launch = made("accelerate launch x.py", count, f"distributed_type: {kind}\nnum_processes: {count}\n")
     assert "--multi_gpu" not in line(launch)
     assert "--main_process_port=0" in launch.argv
-    assert launch.remarks == ((f"{kind} as {DEFAULT} says",) if count > 1 else ())
+    assert launch.remarks == ((f"{kind}, as {DEFAULT} says",) if count > 1 else ())
 
 
 @pytest.mark.parametrize("written", ["'NO'", "NO", "no", "null", "~", "3"])
@@ -173,7 +245,7 @@ def test_the_configuration_is_not_read_on_the_cpu() -> None:
     launch = made("accelerate launch x.py", 0, "distributed_type: FSDP\nnum_processes: 8\n")
     assert line(launch) == f"accelerate launch --cpu {ONE} x.py"
     (remark,) = launch.remarks
-    assert remark.startswith("--cpu: ") and DEFAULT in remark
+    assert "--cpu" in remark and DEFAULT in remark
 
 
 def test_a_configuration_for_the_cpu_is_a_warning_where_it_counts() -> None:
@@ -208,7 +280,7 @@ def test_another_place_than_this_box_is_a_warning() -> None:
 )
 def test_a_configuration_that_accelerate_stops_at_is_a_warning(text: str, said: str) -> None:
     launch = made("accelerate launch x.py", 2, text)
-    assert warning(launch).startswith(f"{DEFAULT}: accelerate will stop ")
+    assert warning(launch).endswith("so accelerate will fail")
     assert said in warning(launch)
 
 
@@ -244,7 +316,7 @@ def test_a_file_that_is_named_is_read_instead() -> None:
     files = {"/c.yaml": "distributed_type: FSDP\n", DEFAULT: "distributed_type: 'NO'\n"}
     for given_ in ("--config_file /c.yaml", "--config-file=/c.yaml"):
         launch = made(f"accelerate launch {given_} x.py", files=files)
-        assert launch.remarks == ("FSDP as /c.yaml says",)
+        assert launch.remarks == ("FSDP, as /c.yaml says",)
 
 
 def test_a_file_that_is_named_is_read_on_the_cpu_too() -> None:
@@ -254,7 +326,7 @@ def test_a_file_that_is_named_is_read_on_the_cpu_too() -> None:
 
 def test_a_file_that_is_named_and_missing_is_a_warning() -> None:
     launch = made("accelerate launch --config_file c.yaml x.py", directory="/w")
-    assert warning(launch).startswith("/w/c.yaml: accelerate will stop")
+    assert warning(launch).startswith("/w/c.yaml: ")
     assert "no such file" in warning(launch)
 
 
@@ -269,7 +341,7 @@ def test_a_tilde_that_no_shell_replaced_is_a_plain_letter() -> None:
 def test_a_relative_file_is_looked_for_where_the_launch_is() -> None:
     files = {"/w/c.yaml": "distributed_type: FSDP\n"}
     launch = made("accelerate launch --config_file c.yaml x.py", files=files, directory="/w")
-    assert launch.remarks == ("FSDP as /w/c.yaml says",)
+    assert launch.remarks == ("FSDP, as /w/c.yaml says",)
 
 
 def test_the_file_of_a_variable_before_the_command_counts() -> None:
@@ -278,7 +350,7 @@ def test_the_file_of_a_variable_before_the_command_counts() -> None:
         made("accelerate launch x.py", files=files, additions=(("HF_HOME", "/hf"),)),
         made("env HF_HOME=/hf accelerate launch x.py", files=files),
     ):
-        assert any("FSDP as /hf/" in remark for remark in launch.remarks)
+        assert any("FSDP, as /hf/" in remark for remark in launch.remarks)
 
 
 def test_the_json_of_older_versions_is_not_read() -> None:
@@ -293,7 +365,7 @@ def test_a_json_that_is_named_is_read() -> None:
     launch = made(
         "accelerate launch --config_file /c.json x.py", files={"/c.json": '{"distributed_type": "FSDP"}'}
     )
-    assert launch.remarks == ("FSDP as /c.json says",)
+    assert launch.remarks == ("FSDP, as /c.json says",)
     broken = made("accelerate launch --config_file /c.json x.py", files={"/c.json": "distributed_type: FSDP"})
     assert "not JSON" in warning(broken)
 

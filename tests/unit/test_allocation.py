@@ -243,6 +243,21 @@ def test_a_choice_has_its_reason_and_named_devices_have_none(environ: dict[str, 
     named.release()
 
 
+class LinksOnDemand(Boxes):
+    """A source that reads links only if they are wanted, as the real ones do."""
+
+    def read(self, want: Want = Want.ALL, among: object = None) -> Snapshot:
+        found = super().read(want, among)
+        return found if Want.LINKS in want else replace(found, links=())
+
+
+def test_the_links_order_a_pipeline_also_where_there_is_nothing_to_choose(environ: dict[str, str]) -> None:
+    links = (("X", "SYS", "NV2"), ("SYS", "X", "NV2"), ("NV2", "NV2", "X"))
+    source = LinksOnDemand(box(gpu(0), gpu(1), gpu(2), links=links))
+    found = allocate(Request(3, group=Grouping(pipeline=3)), source, environ, Heard())
+    assert _indices(found.devices) == [0, 2, 1]
+
+
 def test_what_changed_is_told_with_the_device_and_its_verdict() -> None:
     after = replace(FREE, devices=(busy(gpu(0)), gpu(2), gpu(3)))
     allocation = Allocation(Request(names="0,1"), FREE.devices[:2], FREE)

@@ -87,6 +87,9 @@ def test_every_form_of_export_is_without_cuda(form: str) -> None:
     elif form == "ray":
         # Ray selects the devices, and sets the variable itself.
         assert HIP not in text
+    elif form == "kubernetes":
+        # Kubernetes selects the devices, and the container has only those.
+        assert HIP not in text and "amd.com/gpu: 2" in text
     else:
         assert HIP in text
 

@@ -22,9 +22,9 @@ from gputui.launching.shell_words import assignments, split
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.tui.app_state import AppState
-from gputui.tui.views.keys import next_actions
 from gputui.tui.views.queue import lines_of_panel
 from gputui.tui.views.selection import selection_lines
+from gputui.tui.wait_request import read_wait_request
 from gputui.vendors.nvidia.vendor import VENDOR
 from unit.builders import NOW, box, busy, gpu, job
 from unit.host_environments import Told
@@ -234,6 +234,13 @@ def test_who_asks_for_more_than_are_free_is_told_how_many_are_and_the_number_is_
     assert with_selected(state, 0).short_of is None
 
 
+def test_who_asked_for_more_than_are_free_waits_for_that_number_and_not_for_the_selected() -> None:
+    selected = with_selected(app_state(*FOUR[:2], busy(FOUR[2])), 0)
+    short, _ = selected.select_best(3)
+    assert read_wait_request("", selected).names == FOUR[0].key
+    assert (read_wait_request("", short).count, read_wait_request("", short).names) == (3, None)
+
+
 def test_who_asks_for_a_number_that_no_group_has_is_told_so_and_not_that_none_is_free() -> None:
     gaudi = AppState({}).with_snapshot(at(BOXES["gaudi"], 0.0, NOW))
     state, message = gaudi.select_best(3)
@@ -257,7 +264,6 @@ def test_ones_own_job_is_told_as_such_before_its_processes_are_seen_and_then() -
         snapshot = replace(box(first, *FOUR[1:]), claims=(claim,), jobs=(mine,))
         state = with_selected(AppState({}, LaunchOptions(("true",))).with_snapshot(snapshot), 0)
         assert state.warnings == ("GPU 0 is in use by your job c2j7, 2s",)
-        assert next_actions(state)[0] == "launch"
         assert lines_of_panel(state, 60)[0] == 0
         asked = not_free_lines(not_free(state.selection, {}, snapshot, state.verdicts), snapshot)
         assert asked[FOUR[0].key].endswith("GPU 0 is in use by your job c2j7, 2s")
@@ -436,7 +442,7 @@ def test_what_is_said_of_the_selection_names_a_persons_own_keys(cpu_only: bool) 
     if cpu_only:
         state = state.cpu_only()
     words = "".join(text for text, _ in selection_lines(state, 120)[1]).split()
-    assert "z" in words and not {"c", "space", "b"} & {*words}
+    assert ("z" if cpu_only else "ctrl+b") in words and not {"c", "space", "b"} & {*words}
 
 
 def test_a_number_that_cannot_be_rewritten_contradicts_another_number_of_devices() -> None:

@@ -40,7 +40,7 @@ from unit.wired import (
 
 
 @given(boxes(), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_no_set_is_better_and_the_alternatives_are_the_next_best(
     snapshot: Snapshot, data: st.DataObject
 ) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from fuzz.bounds import MIB, READERS, SECONDS, Worst, measured
 from fuzz.hostile_files import EVERY
-from gputui.inventory.others_files import NotReadError, go_on, not_read, one_reading, parse_json
+from gputui.inventory.others_files import NotReadError, beginning, go_on, not_read, one_reading, parse_json
 from gputui.launching.configuration_text import read_values
 from gputui.launching.host_environment import ThisHost
 from gputui.launching.launch_options import LaunchOptions
@@ -48,19 +48,30 @@ WORST = (
     ("Python script", "Python: statements", 1 << 17),
     ("Python script", "Python: braces in a format string", 1 << 17),
     ("Python script", "Python: indices", 1 << 17),
+    ("Python script", "Python: a list of devices behind spaces", 1 << 17),
+    ("Python script", "Python: an import of a trainer before spaces", 1 << 14),
     ("config.json", "JSON: small objects", 10 << 20),
     ("safetensors header", "JSON: numbers of 4,000 digits", 10 << 20),
+    ("fsdp.json", "YAML: many keys", 617),
+    ("header of a GGUF file", "GGUF: lists of numbers in a list", 1 << 20),
+    ("header of a GGUF file", "GGUF: keys without a letter", 1 << 20),
+    ("header of a GGUF file", "GGUF: a shape without an end", 1 << 20),
+    ("recording of several readings", "readings: readings of one moment", 10 << 20),
+    ("recording as CSV", "CSV: cells of lists", 10 << 20),
+    ("recording as CSV", "CSV: cells without an end", 16 << 20),
+    ("recording as CSV", "CSV: empty rows", 10 << 20),
+    ("usage of a day", "JSON: empty lists", (1 << 20) - 10),
     ("log of a variant", "bytes: empty lines", 16 << 20),
     ("recording", "lines: first line", 10 << 20),
     ("settings", "TOML: a key in keys", 1 << 16),
     ("settings", "TOML: keys in keys", 1 << 16),
     ("settings", "TOML: digits", 1 << 14),
     ("file of tasks", "lines: tasks", 1 << 18),
-    ("file of tasks", "lines: tasks in quotes", 1 << 20),
+    ("file of tasks", "lines: tasks in quotes", 350_000),
     ("file of tasks", "lines: empty words in many tasks", 1 << 19),
-    ("file of tasks", "lines: words in lines of 8,000", (2 << 20) - 1),
-    ("file of tasks", "lines: marks in lines of 8,000", (2 << 20) - 1),
-    ("file of tasks", "bytes: empty lines", (2 << 20) - 1),
+    ("file of tasks", "lines: words in lines of 8,000", (1 << 20) - 1),
+    ("file of tasks", "lines: marks in lines of 8,000", (1 << 20) - 1),
+    ("file of tasks", "bytes: empty lines", (1 << 20) - 1),
 )
 
 
@@ -177,3 +188,9 @@ def test_ctrl_c_ends_a_call_that_reads(tmp_path: Path) -> None:
     child.send_signal(signal.SIGINT)
     assert child.wait(60) in (130, -signal.SIGINT)
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 10
+
+
+def test_a_file_that_just_fits_is_whole(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"abcd")
+    assert [beginning(file, most) for most in (4, 3)] == [(b"abcd", True), (b"abc", False)]

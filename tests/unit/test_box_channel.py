@@ -76,7 +76,7 @@ def in_time(work: Callable[[], T]) -> T:
     given: list[T] = []
     thread = threading.Thread(target=lambda: given.append(work()), daemon=True)
     thread.start()
-    thread.join(20)
+    thread.join(90)
     assert given, "it hangs"
     return given[0]
 
@@ -251,7 +251,7 @@ def test_boxes_whose_login_hangs_keep_no_other_from_connecting(
     ssh: Ssh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ssh(f'[ "$box" = well ] || {_HANGS}; {_ANSWERS}')
-    monkeypatch.setattr(session, "LOGIN_WITHIN", 3.0)
+    monkeypatch.setattr(session, "LOGIN_WITHIN", 5.0)
     channels = Channels(MANY, Way(0), 0.1)
     channels.start()
     try:
@@ -260,7 +260,7 @@ def test_boxes_whose_login_hangs_keep_no_other_from_connecting(
         until(lambda: all(state.state == "dead" for state in channels.states[:-1]))
     finally:
         channels.stop()
-    monkeypatch.setattr(session, "LOGIN_WITHIN", 0.2)
+    monkeypatch.setattr(session, "LOGIN_WITHIN", 3.0)
     ssh(f'[ "$box" = well ] || {_HANGS}; echo "{MARK} run"; echo hello')
     answers = in_time(lambda: of_each(MANY, lambda each: ask(each, ("ls",), Way(0))))
     assert [answer.trouble is None for answer in answers] == [False] * AT_ONCE + [True]
@@ -292,20 +292,20 @@ def interrupted(after):
             while time.perf_counter() < until:
                 pass
             os.kill(os.getpid(), signal.SIGINT)
-        assert unwanted.wait(60), "Ctrl-C is lost"
+        assert unwanted.wait(120), "Ctrl-C is lost"
 
     try:
         calls.of_each(["one", "two"], work, unwanted)
     except KeyboardInterrupt:
         return True
 
-assert all(interrupted(after=number * 1.5e-7) for number in range(2000))
+assert all(interrupted(after=number * 6e-7) for number in range(500))
 """
 
 
 def test_ctrl_c_is_never_lost_between_the_threads_of_several_boxes() -> None:
     """Raised at an arbitrary point, it kept a lock of `concurrent.futures` held: one in some 500."""
-    subprocess.run([sys.executable, "-c", _INTERRUPTED], check=True, timeout=100)
+    subprocess.run([sys.executable, "-c", _INTERRUPTED], check=True, timeout=300)
 
 
 def test_channels_that_are_opened_and_stopped_leave_no_descriptors(ssh: Ssh) -> None:

@@ -24,7 +24,7 @@ from gputui.sources.hosts.session import Answer
 from gputui.sources.hosts.ssh import Trouble, Way
 from ssh_boxes import PROGRAMS, SshBoxes
 from unit.calling import Call
-from unit.jobs_support import until
+from unit.jobs_support import says, until
 
 NOW = 1_700_000_000.0
 
@@ -142,6 +142,7 @@ def test_each_box_is_asked_for_itself_and_a_job_is_looked_at_followed_and_stoppe
     boxes.add_dead(f"{first}-gone")
     script = r"printf '10%%\r20%%\n\033[31mred\n'; while :; do sleep 0.05; done"
     assert pair.run("--detach", "-n", "1", "--", "sh", "-c", script, on=first)[0] == 0
+    says(pair.jobs(0)[0], "red")
     with boxes.add_hung(f"{first}-hung"):
         names = (f"{first}-hung", first, f"{first}-gone", second)
         asked = JobsOfBoxes(names, Way(30), math.inf)

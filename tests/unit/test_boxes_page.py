@@ -93,8 +93,8 @@ def test_what_ssh_asks_is_answered_in_the_lent_terminal_and_then_the_box_is_live
     try:
         terminal.until("○ free")
         terminal.send(":nodes\r")
-        terminal.until("dead").until("c ssh")
-        terminal.send("c")
+        terminal.until("dead").until(":ssh asks here")
+        terminal.send(":ssh\r")
         terminal.until("Enter passphrase")
         terminal.send("secret\r")
         terminal.until("press Enter")

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -15,22 +14,23 @@ from gputui.inventory.typed_json import DocumentError
 from gputui.system import child_process as child
 from gputui.system.child_process import run
 from messages import numbers
+from unit.jobs_support import until
 
 PYTHON = (sys.executable, "-S", "-E")
-DEADLINE = 20.0
+DEADLINE = 120.0
 
 
 def gone(pid: int) -> bool:
-    """Whether the process is gone before the deadline; a zombie counts as ended."""
-    until = time.monotonic() + DEADLINE
-    while time.monotonic() < until:
+    """Whether the process has ended or ends soon; a zombie counts as ended."""
+
+    def ended() -> bool:
         try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
         except FileNotFoundError:
             return True
-        if state == "Z":
-            return True
-    return False
+
+    until(ended)
+    return True
 
 
 def test_a_child_has_the_environment_and_the_directory_that_it_was_given(tmp_path: Path) -> None:
@@ -69,8 +69,12 @@ def test_a_child_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path:
         "inner = subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(600)']);"
         f"open({str(tmp_path / 'pid')!r}, 'w').write(str(inner.pid)); signal.pause()"
     )
-    ended = run((*PYTHON, "-c", code), {}, seconds=1)
-    assert ended.status is None and ended.trouble is not None and numbers(ended.trouble) == [1]
+    # On a busy machine it may be ended before it has started the other: then it gets more time.
+    for seconds in (1, 4, 16):
+        ended = run((*PYTHON, "-c", code), {}, seconds=seconds)
+        assert ended.status is None and ended.trouble is not None and numbers(ended.trouble) == [seconds]
+        if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text():
+            break
     assert gone(int((tmp_path / "pid").read_text()))
 
 

@@ -76,10 +76,10 @@ class Model(System):
         found = self.running.get(pid)
         return found and found.uid
 
-    def opened(self, pid: int) -> list[str]:
+    def opened(self, pid: int) -> list[tuple[str, str]]:  # type: ignore[override]
         self.looked_into += 1
         found = self.running.get(pid)
-        return list(found.opened) if found and found.uid == US else []
+        return [("100", path) for path in found.opened] if found and found.uid == US else []
 
     def fork(self, parent: int) -> int:
         taken = set(self.running) | {p.session for p in self.running.values()}

@@ -195,7 +195,7 @@ def test_the_people_say_it() -> None:
     (mira,) = people(OUTSIDE)
     assert [use.job for use in mira.unclaimed_uses] == ["m6u5"]
     heading = rows(AppState({}).with_snapshot(OUTSIDE), form="people")[0]
-    assert "job m6u5 claimed 6,7, runs on 0,1" in heading.what and heading.tone == "warn"
+    assert "job m6u5 claimed 6,7, runs on 0,1" in heading.what
 
 
 def test_of_two_jobs_of_one_user_each_is_told_for_itself(call: Call, tmp_path: Path) -> None:

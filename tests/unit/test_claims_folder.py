@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from gputui.allocating.claims import folder
-from gputui.allocating.claims.lease import TakenError, take
+from gputui.allocating.claims import lease as lease_module
+from gputui.allocating.claims.lease import take
+from gputui.allocating.claims.own_lease import NO_LEASE, OwnLease
 from gputui.allocating.claims.read import claims
 from gputui.allocating.errors import UnsafeError
 from gputui.system.namespaces import pid_namespace
@@ -112,7 +114,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, ...]:
 
 
 def test_the_folder_is_below_the_administrators_or_else_in_tmp(places: tuple[Path, ...]) -> None:
-    assert folder.bases({}) == dict.fromkeys(map(str, places[1:]), False)
+    assert folder.base({}) == (str(places[1]), False)
     mine = folder.own_place({})
     assert mine.parent == places[1] and folder.own_place({}) == mine
     assert (
@@ -124,7 +126,7 @@ def test_the_folder_is_below_the_administrators_or_else_in_tmp(places: tuple[Pat
         folder.own_place({})
     (places[0] / "me").mkdir(0o755)
     assert folder.own_place({}) == places[0] / "me"
-    assert folder.older_folder({}) == places[1] / "gputui-claims", "an older gputui looks there"
+    assert folder.base({}) == (str(places[0]), True) and folder.older_folder({}) is None
 
 
 @pytest.mark.parametrize("make", [symbolic_link, dangling_link, pipe, directory, unreadable_file])
@@ -135,25 +137,21 @@ def test_an_untrusted_folder_of_format_1_is_passed_over_as_by_an_older_gputui(
     assert folder.older_folder({}) == places[2] / "gputui-claims"
 
 
-@pytest.mark.usefixtures("hasty")
-def test_claims_in_a_folder_of_before_count_on(places: tuple[Path, ...], box: Box) -> None:
-    """An administrator has set up their folder while jobs were running."""
+def test_a_launch_that_began_before_root_set_up_the_base_is_refused(
+    places: tuple[Path, ...], box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record would be where nobody looks any more."""
     environ = {name: text for name, text in box.environ.items() if name != "GPUTUI_CLAIMS"}
 
-    def work() -> int:
-        take([box.uuids[3]], environ, "python before.py")
-        print("held", flush=True)
-        signal.pause()
-        return 0
+    def set_up(_: object) -> OwnLease:
+        (places[0] / "me").mkdir(parents=True)
+        return NO_LEASE
 
-    holder = box.fork(work)
-    until(lambda: holder.out)
-    (places[0] / "me").mkdir(parents=True)
-    assert folder.own_place(environ) == places[0] / "me"
-    assert [claim.command for claim in claims(environ)[0]] == ["python before.py"]
-    with pytest.raises(TakenError):
+    monkeypatch.setattr(lease_module, "own_lease", set_up)
+    with pytest.raises(UnsafeError, match="another folder"):
         take([box.uuids[3]], environ, "x")
-    holder.kill()
+    monkeypatch.undo()
+    assert not [file for place in places for file in place.rglob("*") if file.is_file()]
 
 
 # Containers

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import json
 import os
 import signal
 import stat
@@ -11,19 +13,21 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gputui.allocating.claims import files, folder
-from gputui.allocating.claims.files import MOST_RECORDS, listed, new_token, seen
+from gputui.allocating.claims.files import MOST_FILES, MOST_READ, listed, new_token, seen
 from gputui.allocating.claims.folder import Problems
 from gputui.allocating.claims.lease import TakenError, take
 from gputui.allocating.claims.read import ANNOUNCED, claims
 from gputui.allocating.claims.source import WithClaims
 from gputui.allocating.errors import UnsafeError
-from gputui.allocating.queue import waiters
+from gputui.allocating.queue import _read, waiters
 from gputui.inventory.claim import Claim
 from gputui.inventory.document_reader import from_json
+from gputui.inventory.waiter import Waiter
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import SimulatedSource
 from gputui.system.namespaces import pid_namespace
@@ -126,6 +130,18 @@ def test_a_record_that_says_nonsense_is_a_claim_of_its_owner_as_long_as_it_is_he
     os.close(descriptor)
 
 
+@pytest.mark.parametrize("name", ["😀" * 3000, "a" * 65, "two words", "\x1b[2J", "\ud800", ""])
+def test_what_gputui_gives_to_no_job_is_none_of_a_record_and_of_no_ticket(box: Box, name: str) -> None:
+    """The usage of the box keeps the job of each claim: 22 such names made its file too large to be read."""
+    about = {"job": name, "client": name}
+    text = json.dumps({"pids": PIDS.decode(), **about}, ensure_ascii="\ud800" in name).encode()
+    descriptor = write_record(box.make_folder() / record_name(box.uuids[6]), text)
+    (claim,) = box.claims()
+    waiter = _read(about, Waiter((1, ""), "ana"))
+    assert (claim.job, claim.client) == (waiter.job, waiter.client) == (None, None)
+    os.close(descriptor)
+
+
 @needs_root
 def test_a_record_is_its_owners_in_whosever_name_it_is(box: Box) -> None:
     """This covers a user whose number differs in their container, and a user who forges names."""
@@ -195,7 +211,7 @@ def test_a_user_who_fills_the_folder_hides_no_claim_but_his_own(box: Box) -> Non
     found, problems = claims(box.environ)
     counting = False
     assert [claim.key for claim in found] == [box.uuids[0]] and mine.exists(), (found, problems)
-    assert opened <= 2 + MOST_RECORDS and any(str(MOST_RECORDS) in problem for problem in problems)
+    assert opened <= 2 + MOST_READ and any("too many" in problem for problem in problems)
 
 
 def test_a_lease_of_the_file_by_its_owner_makes_nobody_wait(box: Box) -> None:
@@ -217,6 +233,20 @@ def test_a_lease_of_the_file_by_its_owner_makes_nobody_wait(box: Box) -> None:
 
 
 @needs_root
+def test_what_a_broken_disk_does_not_give_may_be_a_claim(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    box.hold(0)
+    opened = os.open
+
+    def broken(path: str, flags: int, *more: Any, **known: Any) -> int:
+        if str(path).endswith(".claim"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return opened(path, flags, *more, **known)
+
+    monkeypatch.setattr(os, "open", broken)
+    status, _, err = box.call("run", "-q", "-n", "1", "--", "true")
+    assert status == 4 and os.strerror(errno.EIO) in err
+
+
 def test_a_user_whom_this_system_does_not_know_is_told_by_number(simulated_nvml: SimulatedNvml) -> None:
     with for_all_users() as place, box_at(place, simulated_nvml) as box:
         box.hold(0, uid=ANOTHER)
@@ -230,13 +260,13 @@ def test_thousands_of_files_hide_no_claim_and_are_told_in_a_few_lines(box: Box) 
         (shared / f"rubbish {number}").touch()
     for number in range(1040):
         (shared / record_name(f"GPU-{number:08x}-0000", number)).symlink_to("/etc/passwd")
-    for number in range(900):
+    for number in range(400):
         (shared / f"wait.{number}.{new_token()}.ticket").touch()
     box.hold(0)
     box.hold(7)
     found, problems = claims(box.environ)
     assert {claim.key for claim in found} == {box.uuids[0], box.uuids[7]}
-    assert 0 < len(problems) <= 4 and any(numbers(each)[:1] == [1040] for each in problems)
+    assert 0 < len(problems) <= 4 and numbers(problems[-1])[0] > 300
 
 
 def test_where_more_files_are_than_can_be_looked_at_nothing_is_claimed(
@@ -300,10 +330,7 @@ def test_a_folder_that_somebody_has_filled_takes_little_memory(box: Box) -> None
         assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
     finally:
         tracemalloc.stop()
-    assert (len(found), problems.missing) == (MOST_RECORDS, []) and numbers(problems.ignored[0])[
-        0
-    ] == 2000 - MOST_RECORDS
-    assert [int(each.token, 16) for each in found] == list(range(2000 - MOST_RECORDS, 2000))
+    assert len(found) == MOST_READ and len(problems.missing) == 1 and len(problems.ignored) == 1
 
 
 @needs_root
@@ -313,8 +340,8 @@ def test_a_crowd_s_records_of_other_devices_cost_little_more_than_their_names(bo
     for user in range(ANOTHER, ANOTHER + 40):
         place = shared / f"gputui-claims.2.{user}"
         place.mkdir()
-        for _ in range(500):
-            (place / record_name(f"GPU-{new_token()[:8]}-0000", user)).touch(0o644)
+        for _ in range(MOST_FILES):
+            (place / record_name(f"GPU-{user}-0000", user)).touch(0o644)
         os.chown(place, user, user)
 
     def cost(work: Callable[[], object]) -> float:
@@ -322,14 +349,17 @@ def test_a_crowd_s_records_of_other_devices_cost_little_more_than_their_names(bo
         work()
         return time.thread_time() - began
 
-    def names() -> None:
+    def entries() -> None:
         for place in os.scandir(shared):
             if place.is_dir():
                 [entry.name for entry in os.scandir(place.path)]
 
-    assert len(listed(box.environ, Problems()).records) == 20_000
-    listing = min(cost(lambda: listed(box.environ, Problems())) for _ in range(5))
-    assert listing < 6 * min(cost(names) for _ in range(5))
+    names = listed(box.environ, Problems())
+    assert (len(names.records), len(names.unread)) == (MOST_READ, 40)
+    # (In turns: a machine that is busy for a moment slows down both.)
+    rounds = [(cost(lambda: listed(box.environ, Problems())), cost(entries)) for _ in range(10)]
+    listing, entering = map(min, zip(*rounds, strict=True))
+    assert listing < 6 * entering, rounds
 
 
 @pytest.mark.parametrize("cheap", [True, False])
@@ -338,7 +368,7 @@ def test_what_costs_much_to_list_is_listed_once_in_a_while(
 ) -> None:
     """Listing thousands of another user's files would cost every reading of a screen a tenth of a second."""
     shared = box.make_folder()
-    for number in range(MOST_RECORDS + 10):
+    for number in range(MOST_READ + 10):
         # Our own ended records would be removed.
         (shared / record_name(f"GPU-{number}-none")).touch(0o600)
     monkeypatch.setattr(files, "_CHEAP", 1e9 if cheap else 0.0)
@@ -361,7 +391,7 @@ def test_what_costs_much_to_list_is_listed_once_in_a_while(
 def _looked(box: Box) -> tuple[Claim, ...]:
     """The claims, as in a reading."""
     problems = Problems()
-    return claims(box.environ, seen(box.environ, problems).records, problems)[0]
+    return claims(box.environ, None, seen(box.environ, problems), problems)[0]
 
 
 def test_a_claim_that_ends_is_seen_at_the_next_look_although_nothing_is_listed_again(

@@ -6,6 +6,7 @@ import argparse
 import io
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 from gputui import __version__
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import reason, state_and_reason
+from gputui.cli import completion
 from gputui.cli.request_options import count, memory, percent
 from gputui.inventory.device import Fault
 from gputui.inventory.document_reader import from_json
@@ -104,6 +106,12 @@ def test_ls_lets_no_foreign_text_move_the_cursor(call: Call, record: Record) -> 
 
 def test_ls_of_a_box_without_devices_says_so(call: Call, record: Record) -> None:
     assert "no devices" in call("ls", "--from", record(box())).out
+
+
+def test_memory_that_is_the_hosts_is_shown_as_numbers(call: Call) -> None:
+    assert re.search(r"GB10 +0% +\d+\.\d/\d+\.\dG", call("ls", "--demo", "gb10").out)
+    device = json.loads(call("ls", "--json", "--demo", "gb10").out)["devices"][0]
+    assert device["memory_used"] + device["memory_free"] == device["memory_total"] > 0
 
 
 def test_ls_json_is_the_document_of_the_contract(call: Call, record: Record) -> None:
@@ -705,6 +713,16 @@ CORRECTED = [
     ("list", "ls"),
     ("train.py", "run -- train.py"),
     ("rnu --help", "run --help"),
+    ("stop k3f9", "jobs stop k3f9"),
+    ("log k3f9", "jobs log k3f9"),
+    ("kill k3f9", "jobs stop k3f9"),
+    ("jobs logs k3f9", "jobs log k3f9"),
+    ("stop", "jobs"),
+    ("wait -n 2 -- python t.py", "run --wait -n 2 -- python t.py"),
+    ("free", "ls"),
+    ("users --json", "people --json"),
+    ("export --as slurm -n 2 -- python t.py", "export --as sbatch -n 2 -- python t.py"),
+    ("export --as=k8s -- python t.py", "export --as=kubernetes -- python t.py"),
 ]
 
 
@@ -844,6 +862,15 @@ def test_a_completion_asks_for_jobs_boxes_and_launches(call: Call, tmp_path: Pat
     for kind in ("jobs", "compare", "each", "launches"):
         assert call("completion", "--list", kind).text.split() == []
         assert f"_gputui_{kind}" in call("completion", "bash").out
+
+
+def test_a_name_that_a_shell_would_expand_is_not_completed(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent may give a job any name. bash runs the command in `$(…)` where it completes words."""
+    names = ["nightly-1", "$(touch${IFS}x)", "`id`", "a b", "x;y", "=ls", "~root", "été", "a=b", "{a,b}"]
+    monkeypatch.setitem(completion.LISTS, "jobs", lambda: names)
+    assert call("completion", "--list", "jobs").text.split("\n")[:-1] == ["nightly-1", "été", "a=b"]
 
 
 # A stdout that fails.

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from gputui.choosing.device_columns import device_columns
-from gputui.choosing.queue_outlook import occupied_columns, outlook, turn_columns
+from gputui.choosing.queue_outlook import outlook
+from gputui.choosing.queue_text import occupied_columns, turn_columns
 from gputui.choosing.verdict import GLYPHS, verdicts
 from gputui.inventory.claim import Claim
 from gputui.inventory.columns import Column, printed

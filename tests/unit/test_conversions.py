@@ -69,7 +69,7 @@ def test_script_and_arguments_are_kept_and_options_left_out_are_named(
     assert launch.argv[len(launch.argv) - len(words) :] == words
     entrypoint = LAUNCHERS[target].entrypoint(launch.argv)
     assert (entrypoint.kind, entrypoint.words) == (kind, words)
-    named = f"left out, as they are {source}'s: {LEFT_OUT.get(source)}"
+    named = f"options of {source} left out: {LEFT_OUT.get(source)}"
     assert (named in launch.remarks) == (source in LEFT_OUT)
 
 

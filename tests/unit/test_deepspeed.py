@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.inventory.device import Device
-from gputui.launching.compose import compose
+from gputui.launching.compose import compose, why_not_on_machines
 from gputui.launching.host_environment import ThisHost
 from gputui.launching.intent import CommandContext
 from gputui.launching.launch import Launch
@@ -36,7 +36,7 @@ INCLUDED = "--include=localhost:0,2 --master_port=29777"
 SECOND = "deepspeed.launcher.launch"
 ADDRESS = "W --master_addr=127.0.0.1"
 STAGE = f"{ADDRESS} --master_port=29777"
-BY_INCLUDE = "deepspeed is given the devices by --include; it ignores CUDA_VISIBLE_DEVICES then"
+BY_INCLUDE = "deepspeed gets the devices through --include; it then ignores CUDA_VISIBLE_DEVICES"
 MODULE = "deepspeed.launcher.runner"
 PORT = "--master_port=29777"
 PART = instance(gpu(0, mig=True))
@@ -105,11 +105,30 @@ def test_logs_of_ranks_go_where_they_are_asked_for() -> None:
     assert "--enable_each_rank_log=/l" not in made("deepspeed --enable_each_rank_log /m x.py", logs="/l").argv
 
 
+@pytest.mark.parametrize(
+    ("command", "together", "named"),
+    [
+        ("torchrun x.py", False, None),
+        ("deepspeed x.py", True, None),
+        ("accelerate launch x.py", False, "--on"),
+        ("python x.py", True, "--launcher torchrun"),
+    ],
+)
+def test_who_starts_on_several_machines(command: str, together: bool, named: str | None) -> None:
+    refused = why_not_on_machines(LaunchOptions(tuple(command.split()), nodes=2), together)
+    assert refused is None if named is None else refused is not None and named in refused
+
+
+def test_torchrun_is_no_remedy_for_a_server() -> None:
+    refused = why_not_on_machines(LaunchOptions(("vllm", "serve", "m"), nodes=2), True)
+    assert refused is not None and "--launcher" not in refused
+
+
 def test_what_deepspeed_has_no_word_for_is_said() -> None:
     launch = made("deepspeed x.py", processes=3, nodes=2, numa=True)
     processes, machines = launch.warnings
     assert "deepspeed" in processes and numbers(processes) == [3]
-    assert "--launcher torchrun" in machines
+    assert "--launcher torchrun" in machines and "--on" in machines
     (remark,) = (each for each in launch.remarks if "--numa-binding" in each)
     assert "--bind_cores_to_rank" in remark
 
@@ -386,7 +405,7 @@ def test_other_devices_give_way_and_that_is_said(words: str) -> None:
 )
 def test_other_machines_are_refused_and_stay(words: str) -> None:
     launch = made(f"deepspeed {words} x.py")
-    assert warning(launch).startswith(f"{words} of the command ")
+    assert warning(launch).startswith(f"{words} in the command ")
     assert launch.own is not None and launch.own.warning == warning(launch)
     assert shlex.join(launch.argv) == f"deepspeed {words} x.py"
     assert "CUDA_VISIBLE_DEVICES" not in launch.environment({"CUDA_VISIBLE_DEVICES": "1"})

@@ -51,6 +51,14 @@ def test_a_command_that_is_too_long_is_without_its_path_and_cut_with_a_sign() ->
     assert "…" not in details_text(box(device), None)
 
 
+def test_a_process_in_a_container_names_it_in_a_column_and_hostile_names_do_nothing() -> None:
+    plain, evil = job(1), job(2, container="lxc \x1b[2Jweb")
+    lines = details_text(box(gpu(0, processes=(plain, evil))), None).splitlines()
+    assert any("CONTAINER" in line for line in lines)
+    assert any("[2Jweb" in line and "\x1b" not in line for line in lines)
+    assert "CONTAINER" not in details_text(box(gpu(0, processes=(plain,))), None)
+
+
 def test_where_a_reason_does_not_fit_the_table_has_the_brief_states_of_the_screen() -> None:
     snapshot = box(busy(gpu(0)), gpu(1))
     judged = verdicts(snapshot)
@@ -85,7 +93,14 @@ def test_of_another_vendor_there_are_no_rows_that_only_nvidia_fills(name: str) -
     rows = [
         fact.name for group in fact_groups(device, 0.0, vendor.fact_names(device)) for fact in group.facts
     ]
-    assert "in use" in rows and not {"SM", "SM active", "tensor cores", "NVLink", "XID", "video"} & set(rows)
+    assert "in use" in rows and not {
+        "SM",
+        "SM active",
+        "tensor cores",
+        "NVLink",
+        "driver error",
+        "video",
+    } & set(rows)
     # A fact that cannot be known is reported as such.
     assert vendor.untold(device) in details_text(snapshot, None)
     assert bool(vendor.untold(device)) == (name != "amd")
@@ -95,7 +110,7 @@ def test_a_fact_that_is_known_is_not_left_out() -> None:
     device = on(xid=79)
     rows = {
         fact.name: fact.text
-        for group in fact_groups(device, 0.0, {"XID": "", "SM": "GPU"})
+        for group in fact_groups(device, 0.0, {"driver error": "", "SM": "GPU"})
         for fact in group.facts
     }
-    assert rows["XID"].startswith("79") and "GPU" in rows and "SM" not in rows
+    assert rows["driver error"].startswith("XID 79") and "GPU" in rows and "SM" not in rows

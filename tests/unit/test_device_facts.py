@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from gputui.choosing.verdict_text import state_and_reason
+from gputui.cli.details_text import details_text
 from gputui.inventory.device import Device
 from gputui.inventory.device_facts import Fact, fact_groups
 from gputui.inventory.job import Job, JobDevice
+from gputui.inventory.snapshot import HostLoad
 from gputui.inventory.telemetry import Telemetry
 from gputui.inventory.xid import MEANINGS
 from gputui.tui.app_state import AppState
@@ -66,8 +68,9 @@ def page(device: Device, width: int) -> list[str]:
 
 
 def test_persistence_mode_stands_beside_the_performance_state() -> None:
-    assert fact(on(), "Clocks", "state").text == "P0, persistence off"
-    assert fact(on(persistence=None), "Clocks", "state").text == "P0"
+    assert fact(on(), "Clocks", "state").text == "P0 (fastest), persistence off"
+    assert fact(on(persistence=None), "Clocks", "state").text == "P0 (fastest)"
+    assert fact(on(performance_state=8), "Clocks", "state").text.startswith("P8 (fastest: P0)")
 
 
 @pytest.mark.parametrize(
@@ -99,9 +102,9 @@ def test_a_temperature_has_its_thresholds_and_is_an_alarm_from_the_first() -> No
 
 
 def test_an_xid_has_its_age_and_its_meaning() -> None:
-    found = fact(on(), "Errors", "XID")
-    assert found.alarm and found.text == f"31, 12m ago: {MEANINGS[31]}"
-    assert fact(on(xid=9999, xid_at=None), "Errors", "XID").text == "9999"
+    found = fact(on(), "Errors", "driver error")
+    assert found.alarm and found.text == f"XID 31, 12m ago: {MEANINGS[31]}"
+    assert fact(on(xid=9999, xid_at=None), "Errors", "driver error").text == "XID 9999"
 
 
 def test_throttling_is_an_alarm_with_its_reasons() -> None:
@@ -208,3 +211,44 @@ def test_hostile_names_do_nothing_to_the_terminal() -> None:
     )
     for line in device_facts(app_state, device, 130):
         assert all(piece.isprintable() for piece, _ in line)
+
+
+@pytest.mark.parametrize(
+    ("capability", "text"), [("8.0", "– (MIG: Hopper and newer)"), ("9.0", "–"), (None, "–")]
+)
+def test_the_unknown_load_of_an_instance_has_its_reason(capability: str | None, text: str) -> None:
+    part = replace(instance(gpu(0), 1), compute_capability=capability, utilization=None)
+    (fact,) = (f for g in fact_groups(part, NOW) for f in g.facts if f.name == "utilization")
+    assert fact.text == text
+
+
+@pytest.mark.parametrize(
+    ("told", "fact"),
+    [
+        (
+            Telemetry(
+                nvlink_fabric="ready", nvlink_domain="1b8f0000-0000-4000-8000-000000000001", nvlink_clique=3
+            ),
+            Fact("fabric", "domain 1b8f0000, clique 3"),
+        ),
+        (Telemetry(nvlink_fabric="ready"), Fact("fabric", "ready")),
+        (Telemetry(nvlink_fabric="in progress"), Fact("fabric", "in progress")),
+        (Telemetry(nvlink_fabric="failed"), Fact("fabric", "failed", alarm=True)),
+        (Telemetry(), None),
+    ],
+)
+def test_the_place_in_an_nvlink_fabric_is_a_line_of_its_own(told: Telemetry, fact: Fact | None) -> None:
+    facts = [f for g in fact_groups(replace(gpu(0), telemetry=told), NOW) for f in g.facts]
+    assert [f for f in facts if f.name == "fabric"] == ([fact] if fact else [])
+
+
+def test_unified_memory_is_a_number_the_hosts() -> None:
+    unified = gpu(0, unified=True, memory_total=None, memory_used=None, memory_free=None)
+    load = HostLoad(memory_used=30 * GIB, memory_total=120 * GIB)
+    shown = box(unified)
+    shown = replace(shown, host=replace(shown.host, load=load))
+    text = " ".join(
+        piece for line in device_facts(AppState({}).with_snapshot(shown), unified, 100) for piece, _ in line
+    )
+    assert "30.0 of 120.0G" in text
+    assert "30.0 of 120.0G" in details_text(shown, 100)

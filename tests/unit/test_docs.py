@@ -71,7 +71,11 @@ def first_cells(text: str) -> set[str]:
     return {word for row in rows for word in re.findall(r"`([^`]+)`", row.split("|")[1])}
 
 
-_SIGNS = {"⏎": "enter", "?": "question_mark", "↓": "down", "↑": "up", "→": "right", ":": "colon"}
+_SIGNS = {"⏎": "enter", "?": "question_mark", "↓": "down", "↑": "up", "→": "right", ":": "colon"} | {
+    "pgup": "pageup",
+    "pgdn": "pagedown",
+    "/": "slash",
+}
 
 
 def test_the_table_of_keys_has_the_keys_of_the_main_screen_and_no_other() -> None:
@@ -94,7 +98,7 @@ def test_the_name_of_every_action_is_told_for_the_users_own_keys() -> None:
 
 # The command line
 
-_SHARED = ("Calls", "Which box", "Which devices", "How it is started")
+_SHARED = ("Calls", "Which box", "Which devices", "How the command is started")
 
 
 def options_in(text: str) -> set[str]:

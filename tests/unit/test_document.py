@@ -28,7 +28,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.details import detailed
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
-from unit.builders import NOW, box, document, gpu, instance, job
+from unit.builders import GIB, NOW, box, document, gpu, instance, job
 
 MOMENTS = (0.0, 3.5, 12.0, 61.25)
 TOPOLOGIES = sorted((Path(__file__).parents[1] / "data" / "topologies").glob("*.txt"))
@@ -42,7 +42,17 @@ DEVICE_KEYS = {
     *("compute_capability", "numa_node", "verdict", "processes"),
 }
 DEVICE_KEYS_SINCE = {"mig", "cores", "max_sm_clock", "compute_mode", "display", "unified"} | {
-    *("uuid_usable", "partition", "apart", "render", "pci_id", "runtime", "module", "memory_idle"),
+    *(
+        "uuid_usable",
+        "partition",
+        "apart",
+        "render",
+        "pci_id",
+        "runtime",
+        "module",
+        "memory_idle",
+        "idle_since",
+    ),
 }
 PROCESS_KEYS = {"pid", "user", "kind", "memory", "command", "started"}
 PROCESS_KEYS_SINCE = {"note", "container", "ancestors"}
@@ -179,6 +189,16 @@ def test_no_processes_and_processes_not_known_are_told_apart() -> None:
 def test_memory_that_the_driver_does_not_report_is_null_on_the_box_that_lacks_it() -> None:
     device = document(at(BOXES["gb10"], 0.0, NOW))["devices"][0]
     assert (device["memory_total"], device["memory_used"], device["memory_free"]) == (None, None, None)
+
+
+def test_unified_memory_that_the_driver_does_not_report_is_the_hosts_where_that_was_read() -> None:
+    spark = at(BOXES["gb10"], 0.0, NOW)
+    read = replace(
+        spark, host=replace(spark.host, load=HostLoad(memory_used=30 * GIB, memory_total=120 * GIB))
+    )
+    device = document(read)["devices"][0]
+    sizes = device["memory_total"], device["memory_used"], device["memory_free"]
+    assert sizes == (120 * GIB, 30 * GIB, 90 * GIB)
 
 
 def test_times_are_iso_8601_with_their_offset() -> None:
@@ -345,6 +365,7 @@ def test_a_recording_of_an_older_version_can_be_read(name: str) -> None:
             pci_id=None,
             module=None,
             memory_idle=None,
+            idle_since=None,
             apart=None,
             processes=tuple(replace(p, container=None, ancestors=()) for p in d.processes or ())
             if d.processes is not None

@@ -71,7 +71,7 @@ class Gates:
         self.wait = f'read -r gate < {folder}/gate"$1"'
 
     def open(self, *numbers: int) -> None:
-        """Let these tasks continue; blocks until they wait."""
+        """Let these tasks continue, once they wait."""
         for number in numbers:
             self._gates[number].open()
 
@@ -493,6 +493,17 @@ def test_tasks_share_a_device_as_far_as_their_memory_goes(box: Box, gates: Gates
     assert box.claimed() == [1, 2, 3, 4, 5, 6, 7]
 
 
+def test_a_task_joins_only_tasks_with_as_many_devices(box: Box, gates: Gates) -> None:
+    box.hold(2, 3, 4, 5, 6, 7)
+    left_out = ("--except", "n=2 {1,2}=2", "--except", "n=1 {1,2}=1")
+    words = ("--vary", "n=2,1", *left_out, "--memory", "24G", "--window", "0")
+    client = started(box, 1, *words, *sh(gates.wait, "{1,2}"))
+    until(lambda: _line(box))
+    gates.open(1, 2)
+    assert client.end() == 0, client.err
+    assert [len(task["devices"]) for task in show(box)["tasks"]] == [2, 1]
+
+
 @pytest.mark.thorough
 def test_a_shared_device_stays_claimed_for_the_tasks_if_the_sweep_is_killed(box: Box, gates: Gates) -> None:
     box.hold(1, 2, 3, 4, 5, 6, 7)
@@ -505,6 +516,20 @@ def test_a_shared_device_stays_claimed_for_the_tasks_if_the_sweep_is_killed(box:
     until(lambda: len(running(box)) == 1)
     assert 0 in box.claimed()
     gates.open(2)
+    until(lambda: 0 not in box.claimed())
+
+
+def test_a_task_that_joins_later_holds_the_shared_device_too(box: Box, gates: Gates) -> None:
+    box.hold(1, 2, 3, 4, 5, 6, 7)
+    sharing = ("-n", "1", "--jobs", "2", "--memory", "24G", "--window", "0")
+    client = started(box, 2, *sharing, *sh(gates.wait, "{1..3}"))
+    gates.open(1)
+    until(lambda: states(show(box)) == ["done", "running", "running"])
+    client.kill()
+    gates.open(2)
+    until(lambda: len(running(box)) == 1)
+    assert 0 in box.claimed()
+    gates.open(3)
     until(lambda: 0 not in box.claimed())
 
 

@@ -107,6 +107,13 @@ def test_every_run_has_a_folder_of_its_own(box: Box, subcommand: str, tmp_path: 
     assert all("{run}" not in job.line for job in all_jobs(box.environ))
 
 
+def test_the_logs_of_its_ranks_can_be_in_the_folder_of_a_run(box: Box) -> None:
+    words = ("-n", "1", "--launcher", "torchrun", "--logs", "{run}/ranks", "--", "t.py", "{1,2}")
+    found = run(box, "each", *words, status=1)
+    for number, row in enumerate(rows(found), 1):
+        assert f"{found['id']}/{number}/ranks" in row["launch"] and "{run}" not in row["launch"]
+
+
 def test_a_run_without_a_folder_in_its_command_makes_none(box: Box, tmp_path: Path) -> None:
     found = there(box, tmp_path, "each", "-n", "1", *sh("true", "{1,2}"))
     assert not (tmp_path / found["id"]).exists()
@@ -153,7 +160,7 @@ def test_a_metric_says_which_is_best(box: Box, subcommand: str) -> None:
 @BOTH
 def test_a_run_that_takes_too_long_is_stopped(box: Box, subcommand: str) -> None:
     status = 0 if subcommand == "compare" else 1
-    words = ("-n", "1", "--timeout", "0.3", "--", "sleep", "{1000,0}")
+    words = ("-n", "1", "--timeout", "3", "--", "sleep", "{1000,0}")
     found = run(box, subcommand, *words, status=status)
     assert [row["state"] for row in rows(found)] == ["timeout", "done"]
 

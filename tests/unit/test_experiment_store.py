@@ -101,7 +101,7 @@ def test_a_link_that_somebody_has_put_there_is_not_followed_and_says_why_it_stay
     assert box.folder.exists()
 
 
-@pytest.mark.parametrize("place", ["comparisons/k3f9", "."])
+@pytest.mark.parametrize("place", ["comparisons/k3f9", "comparisons", "."])
 def test_a_record_that_others_could_have_changed_is_named_and_not_read(box: Box, place: str) -> None:
     folder = box.folder / "state/gputui/comparisons/k3f9"
     folder.mkdir(parents=True, mode=0o700)
@@ -109,6 +109,15 @@ def test_a_record_that_others_could_have_changed_is_named_and_not_read(box: Box,
     changed.chmod(0o777)
     _, out, err = box.call("compare", "--list")
     assert not out and "other users can write to" in err and changed.name in err
+
+
+def test_no_job_is_taken_from_a_folder_in_which_others_could_have_exchanged_two(box: Box) -> None:
+    jobs = box.folder / "state/gputui/jobs"
+    jobs.mkdir(parents=True)
+    jobs.chmod(0o777)
+    for words in (("jobs",), ("jobs", "stop", "k3f9")):
+        status, out, err = box.call(*words)
+        assert (status, out) == (2, "") and "other users can write to" in err and repr(str(jobs)) in err
 
 
 @pytest.mark.parametrize("words", [("jobs",), ("launches",), ("compare", "--list"), ("each", "--list")])

@@ -37,8 +37,10 @@ BEGINNINGS = {
     "powershell": "$env:CUDA_DEVICE_ORDER = 'PCI_BUS_ID'; $env:CUDA_VISIBLE_DEVICES = '1,0'; & 'python'",
     "dotenv": "# CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1,0 python train.py\nCUDA_DEVICE_ORDER=",
     "docker": "docker run --rm -it --gpus '\"device=GPU-00000001-",
+    "compose": "# docker compose run --rm train\nservices:\n  train:\n    image: IMAGE\n",
     "sbatch": "#!/bin/bash\n#SBATCH --job-name=train\n",
     "ray": "ray job submit --working-dir=. --entrypoint-num-gpus=2 -- python train.py",
+    "kubernetes": "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: train\n",
     "accelerate": "# CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1,0 accelerate launch --config_file",
     "vscode": '{\n    "version": "0.2.0",\n',
     "json": '{"schema": 1, "argv": ["python", "train.py"]',
@@ -82,6 +84,7 @@ def test_json_is_the_whole_launch(call: Call, one: str) -> None:
         "warnings": [],
         "remarks": [],
         "line": "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1 A=1 python x",
+        "time_limit": None,
     }
 
 
@@ -97,8 +100,14 @@ REFUSED = [
     (["--as", "vscode"], "after --"),
     (["--as", "sbatch"], "after --"),
     (["--as", "docker", "--image", "-x", "--", "y"], "image"),
-    (["--as", "sh", "--image", "i", "--", "y"], "--image is for docker, not for sh"),
-    (["--as", "json", "--name", "i", "--", "y"], "--name is for docker and sbatch and vscode, not for json"),
+    (
+        ["--as", "sh", "--image", "i", "--", "y"],
+        "--image is for docker and compose and kubernetes, not for sh",
+    ),
+    (
+        ["--as", "json", "--name", "i", "--", "y"],
+        "--name is for docker and compose and sbatch and kubernetes and vscode, not",
+    ),
     (["--as", "sbatch", "--name", "a b", "--", "y"], "name of a job"),
     (["--as", "sbatch", "--nodes", "2", "--", "python", "y"], "--launcher torchrun"),
     (["--as", "sh", "--copy", "-o", "x", "--", "y"], "not allowed with"),

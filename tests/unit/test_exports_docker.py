@@ -462,13 +462,21 @@ def test_a_list_of_others_for_the_program_inside_gives_way(option: tuple[str, ..
 
 REFUSED = [
     (_launch("x", devices=(gpu(3, uuid=""),)), PYTORCH, "GPU 3"),
-    (_launch("x", directory="here"), PYTORCH, "whole path"),
+    (_launch("x", directory="here"), PYTORCH, "absolute path"),
     (_launch("x"), ExportOptions(image="--privileged"), "image"),
+    (_launch("x"), replace(PYTORCH, name="a b"), "'a b'"),
+    (_launch("x"), replace(PYTORCH, name=""), "''"),
+    (_launch("x"), replace(PYTORCH, name="日本"), "name of a container"),
+    (_launch("docker", "run", "i"), ExportOptions(name="a\nb"), "name of a container"),
     (_launch("docker", "compose", "up"), ExportOptions(), "docker run"),
     (_launch("docker", "run", "i"), PYTORCH, "--image"),
     (_launch("docker", "run", "--name", "a", "i"), ExportOptions(name="b"), "--name"),
     (_launch("caf\udce9"), PYTORCH, "UTF-8"),
-    (Launch(("deepspeed",), (("CUDA_VISIBLE_DEVICES", None),), devices=(ZERO,), names=True), PYTORCH, "anew"),
+    (
+        Launch(("deepspeed",), (("CUDA_VISIBLE_DEVICES", None),), devices=(ZERO,), names=True),
+        PYTORCH,
+        "renumbers",
+    ),
 ]
 
 

@@ -63,9 +63,9 @@ def desk(nvml_here: SimulatedNvml) -> Iterator[Desk]:
 
 
 def test_every_fault_of_every_function_stays_where_it_is_and_heals(nvml_here: SimulatedNvml) -> None:
-    # A fifth of the faults; `python -m unit.fault_matrix` tries every error.
-    functions, faults, wrong = try_all(nvml_here, ONE_OF_A_KIND, share=0.2)
-    assert functions > 50 and faults > 60
+    # A tenth of the faults, others in each run; `python -m unit.fault_matrix` tries every error.
+    functions, faults, wrong = try_all(nvml_here, ONE_OF_A_KIND, share=0.1)
+    assert functions > 50 and faults > 30
     assert wrong == []
 
 
@@ -328,7 +328,7 @@ def test_a_call_that_hangs_holds_its_thread_only_and_the_box_is_read_when_it_com
     thread.join(0.05)
     assert thread.is_alive() and not found
     desk.driver.heal()
-    thread.join(20)
+    thread.join(90)
     assert {verdict.state for verdict in verdicts(found[0]).values()} == {"free"}
 
 
@@ -343,10 +343,11 @@ def test_one_gpu_that_hangs_holds_up_no_other_and_is_back_when_its_call_is(
 ) -> None:
     truth = nvml_here.show_box(BOXES["dgx-h100"])
     ticks = Ticks()
-    source = NvmlSource(ProcessTable(host_pids=False), ticks=ticks, patience=0.1)
+    source = NvmlSource(ProcessTable(host_pids=False), ticks=ticks, patience=0.3)
     if begins:
         source.read(FULL)
     nvml_here.hang(function, 2)
+    threads = threading.active_count()
     for want in (FULL, FULL, PLAIN):
         ticks.now += 1
         snapshot = source.read(want)
@@ -355,7 +356,7 @@ def test_one_gpu_that_hangs_holds_up_no_other_and_is_back_when_its_call_is(
         # A value that was read at the first look is not read again, so its function cannot hang.
         asked = not begins or function not in ("nvmlDeviceGetUUID", "nvmlDeviceGetHandleByIndex_v2")
         assert states[2] == ("unknown" if asked and "Ancestor" not in function else "free")
-    assert len(threading.enumerate()) < 20
+    assert threading.active_count() < threads + 15
     nvml_here.heal()
     while source._hanging and not all(turn.over for _, turn in source._hanging.values()):
         for _, turn in source._hanging.values():
@@ -384,7 +385,7 @@ def test_links_that_hang_hold_up_no_gpu_and_are_there_when_their_call_has_come_b
 ) -> None:
     truth = nvml_here.show_box(BOXES["rtx3090"])
     ticks = Ticks()
-    source = NvmlSource(ProcessTable(host_pids=False), ticks=ticks, patience=0.05)
+    source = NvmlSource(ProcessTable(host_pids=False), ticks=ticks, patience=0.2)
     if begins:
         assert source.read(WIRED & ~Want.DETAILS).links == truth.links
     nvml_here.hang(function)
@@ -412,7 +413,7 @@ def test_whoever_waits_for_links_that_hang_leaves_the_gpus_alone_when_it_comes_b
     nvml_here: SimulatedNvml,
 ) -> None:
     nvml_here.show_box(BOXES["rtx3090"])
-    source = NvmlSource(ProcessTable(host_pids=False), patience=0.05)
+    source = NvmlSource(ProcessTable(host_pids=False), patience=0.2)
     nvml_here.hang("nvmlDeviceGetTopologyCommonAncestor")
     source.read(WIRED & ~Want.DETAILS)
     turn = source._hanging_wiring
@@ -428,7 +429,7 @@ def test_whoever_waits_for_links_that_hang_leaves_the_gpus_alone_when_it_comes_b
 
 def test_a_source_that_is_closed_while_links_hang_shuts_nothing_down(nvml_here: SimulatedNvml) -> None:
     nvml_here.show_box(BOXES["rtx3090"])
-    source = NvmlSource(ProcessTable(host_pids=False), patience=0.05)
+    source = NvmlSource(ProcessTable(host_pids=False), patience=0.2)
     nvml_here.hang("nvmlDeviceGetTopologyCommonAncestor")
     source.read(WIRED & ~Want.DETAILS)
     source.close()
@@ -439,7 +440,7 @@ def test_a_source_that_is_closed_while_links_hang_shuts_nothing_down(nvml_here: 
 @pytest.mark.parametrize("function", ["nvmlDeviceGetNumGpuCores", "nvmlDeviceGetMaxClockInfo"])
 def test_how_fast_a_gpu_is_may_hang_too(nvml_here: SimulatedNvml, function: str) -> None:
     nvml_here.show_box(BOXES["mixed"])
-    source = NvmlSource(ProcessTable(host_pids=False), patience=0.05)
+    source = NvmlSource(ProcessTable(host_pids=False), patience=0.2)
     source.read(PLAIN & ~Want.NAMES)
     nvml_here.hang(function, 1)
     states = [verdict.state for verdict in verdicts(source.read(PLAIN & ~Want.NAMES | Want.SPEED)).values()]
@@ -450,7 +451,7 @@ def test_how_fast_a_gpu_is_may_hang_too(nvml_here: SimulatedNvml, function: str)
 
 def test_a_source_that_is_closed_while_a_call_hangs_shuts_nothing_down(nvml_here: SimulatedNvml) -> None:
     nvml_here.show_box(BOXES["rtx3090"])
-    source = NvmlSource(ProcessTable(host_pids=False), patience=0.05)
+    source = NvmlSource(ProcessTable(host_pids=False), patience=0.2)
     nvml_here.hang("nvmlDeviceGetMemoryInfo_v2", 0)
     source.read(PLAIN)
     source.close()

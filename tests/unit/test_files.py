@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,12 +25,14 @@ from gputui.system.files import (
     make_folder,
     open_lock,
     open_own,
+    open_result,
     private_folder,
     state_folder,
     take_lock,
     write_private,
     write_result,
 )
+from unit.claims_support import opened_by
 
 APP = Path(files.__file__).parent.parent
 OTHER_UID = 54321
@@ -119,6 +123,23 @@ def test_a_link_that_another_user_has_put_there_is_not_followed_to_a_folder_of_o
     assert mode(ours) == 0o700, "a link of our own may lead to a larger disk"
 
 
+def test_a_link_that_another_user_puts_there_meanwhile_closes_no_folder_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """XDG_STATE_HOME=/tmp/mine: anybody can make it first."""
+    ours, link, make = tmp_path / "project", tmp_path / "mine", Path.mkdir
+    ours.mkdir(0o755)
+
+    def later(self: Path, *how: Any, **known: Any) -> None:
+        if self == link and not link.is_symlink():
+            link.symlink_to(ours)
+        make(self, *how, **known)
+
+    monkeypatch.setattr(Path, "mkdir", later)
+    make_folder(link)
+    assert mode(ours) == 0o755
+
+
 def test_a_link_in_the_way_is_replaced_and_its_target_untouched(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("mine")
@@ -143,8 +164,12 @@ def test_links_pipes_and_files_of_others_are_neither_created_over_nor_opened(tmp
                 opened(tmp_path / "theirs")
 
 
+def opened_below(folder: Path) -> list[str]:
+    """Our open files in this folder. (Threads of earlier tests may open and close others.)"""
+    return [path for path in opened_by(os.getpid()).values() if path.startswith(str(folder))]
+
+
 def test_no_descriptor_stays_open(tmp_path: Path) -> None:
-    before = len(names(Path("/proc/self/fd")))
     (tmp_path / "folder").mkdir()
     for write in (write_private, write_result):
         write(tmp_path / "file", b"x")
@@ -152,14 +177,13 @@ def test_no_descriptor_stays_open(tmp_path: Path) -> None:
             write(tmp_path / "no" / "file", b"x")
         with pytest.raises(OSError):
             write(tmp_path / "folder", b"x")
-    assert len(names(Path("/proc/self/fd"))) == before
+    assert opened_below(tmp_path) == []
     assert names(tmp_path) == ["file", "folder"]
 
 
 def test_a_lock_is_held_by_one_and_where_files_cannot_be_locked_that_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = len(names(Path("/proc/self/fd")))
     held = take_lock(tmp_path / "lock")
     assert held is not None and take_lock(tmp_path / "lock") is None
     os.close(held)
@@ -170,7 +194,7 @@ def test_a_lock_is_held_by_one_and_where_files_cannot_be_locked_that_is_an_error
     monkeypatch.setattr("fcntl.flock", refuses)
     with pytest.raises(OSError, match="no locks"):
         take_lock(tmp_path / "lock")
-    assert len(names(Path("/proc/self/fd"))) == before
+    assert opened_below(tmp_path) == []
 
 
 @pytest.mark.parametrize("write", [write_private, write_result])
@@ -203,6 +227,33 @@ def test_a_result_goes_through_a_link_and_leaves_the_rights_that_a_file_has(tmp_
     link.symlink_to(target)
     write_result(link, b"after")
     assert link.is_symlink() and target.read_bytes() == b"after" and mode(target) == 0o640
+
+
+@pytest.mark.parametrize("write", [write_result, lambda file, data: open_result(file).close()])
+@pytest.mark.parametrize("before", [Path.touch, os.mkfifo])
+def test_a_link_that_comes_after_the_look_is_not_followed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    write: Callable[[Path, bytes], None],
+    before: Callable[[Path], None],
+) -> None:
+    """In /tmp, another user can put it in the place of a file of theirs: one of 500 tries came in time."""
+    mine, named = tmp_path / "mine", tmp_path / "named"
+    mine.write_text("mine")
+    before(named)
+    looks = Path.is_symlink
+
+    def look(file: Path) -> bool:
+        found = looks(file)
+        if file == named and not found:
+            named.unlink()
+            named.symlink_to(mine)
+        return found
+
+    monkeypatch.setattr(Path, "is_symlink", look)
+    with contextlib.suppress(OSError):
+        write(named, b"exported")
+    assert mine.read_text() == "mine"
 
 
 def test_a_file_in_the_place_of_a_folder_is_said_to_be_none(tmp_path: Path) -> None:

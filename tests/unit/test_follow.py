@@ -111,7 +111,7 @@ def test_a_reading_that_fails_later_is_a_line_and_reading_goes_on(monkeypatch: p
         call.start()
         lines = [json.loads(reads.readline()) for _ in range(4)]
         os.close(hold)
-        call.join(20)
+        call.join(90)
         assert not call.is_alive()
     failed = {"schema": 1, "error": "gone"}
     assert lines[1::2] == [failed, failed] and all(each["devices"] for each in lines[::2])

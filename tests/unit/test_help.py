@@ -8,7 +8,7 @@ import re
 import pytest
 
 from gputui.cli.common import INTERNAL, Parser
-from gputui.cli.subcommands import SUBCOMMANDS
+from gputui.cli.subcommands import SUBCOMMANDS, module_of
 from unit.calling import Call
 from unit.test_docs import PARSERS, options_in
 
@@ -33,7 +33,7 @@ def test_the_first_help_is_one_page_with_three_examples_and_four_groups(call: Ca
     assert sum(line.startswith("  gputui ") for line in lines) == 3
     headings = [line.split()[0] for line in lines if re.match(r"[a-z]+ {2,}[a-z]+", line)]
     assert headings == ["look", "launch", "jobs", "more"]
-    assert set(SUBCOMMANDS) <= set(re.findall(r"\w+", "\n".join(lines)))
+    assert set(SUBCOMMANDS) <= set(re.findall(r"[\w-]+", "\n".join(lines)))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -62,7 +62,7 @@ def test_every_option_is_in_the_whole_help_or_internal(call: Call, name: str) ->
 def test_an_option_that_is_shown_first_exists(name: str) -> None:
     import importlib
 
-    parser = importlib.import_module(f"gputui.cli.{name}").parser()
+    parser = importlib.import_module(module_of(name)).parser()
     assert isinstance(parser, Parser)
     assert set(parser.common) <= set(parser._option_string_actions)
     assert len(parser.common) == len(set(parser.common)) <= 6

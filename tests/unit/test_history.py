@@ -20,7 +20,7 @@ from gputui.launching.history import (
     PastLaunch,
     again,
     check_name,
-    found,
+    find_launch,
     missing,
     named,
     with_launch,
@@ -125,9 +125,9 @@ def test_a_name_that_could_not_be_typed_or_seen_is_refused(name: str) -> None:
 
 def test_one_is_found_by_its_name_and_by_its_number() -> None:
     known = named(launches(3), 1, "größe")
-    assert [found(known, word) for word in ("größe", "1", "3")] == [1, 0, 2]
+    assert [find_launch(known, word) for word in ("größe", "1", "3")] == [1, 0, 2]
     for word in ("0", "4", "-1", "", "grö", "1.0", "²", "٣", "0" * 9, "9" * 5000):
-        assert found(known, word) is None, word
+        assert find_launch(known, word) is None, word
 
 
 # The directory of a launch
@@ -260,7 +260,10 @@ import sys
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.history import with_launch
 from gputui.launching.history_file import change
+from gputui.system import files
 
+# (A person who quits does not wait that long for the others.)
+files._PATIENCE = 60.0
 environ = {"XDG_STATE_HOME": sys.argv[1]}
 sys.stdin.readline()
 for number in range(10):

@@ -32,6 +32,7 @@ from gputui.sources.hosts.session import Answer
 from gputui.sources.hosts.ssh import Trouble, Way
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
+from gputui.timeline.usage import Day, Figures, file_of, folder_of
 from messages import numbers
 from simnvml import SimulatedNvml
 from ssh_boxes import PROGRAMS, SshBoxes, system_programs
@@ -125,6 +126,39 @@ def test_what_each_box_tells_is_merged(
     call(*words, "--hosts", "dead", "--demo").refused(2)
 
 
+def day_of(home: Path, user: str, ago: int) -> Path:
+    """The file of a day, on which a user of this box had a GPU for two hours."""
+    place = folder_of(home / ".local" / "state" / "gputui")
+    place.mkdir(parents=True, mode=0o700, exist_ok=True)
+    moment = time.time() - 86_400 * ago
+    day = Day(moment - 7200, moment, 7200.0, {"GPU-1": "0"})
+    day.count(Figures(held=7200.0), device="GPU-1", user=user, job="")
+    file = file_of(place, moment)
+    file.write_bytes(day.text())
+    return file
+
+
+def test_the_usage_of_each_box_with_the_days_that_it_has_lost(
+    boxes: SshBoxes, idle: dict[str, str], call: Call
+) -> None:
+    well, torn = fresh(boxes, "used"), fresh(boxes, "torn")
+    day_of(boxes.add(well, idle), "mira", 1)
+    home = boxes.add(torn, idle)
+    day_of(home, "bo", 1)
+    lost = day_of(home, "bo", 2)
+    lost.write_bytes(lost.read_bytes()[:-9])
+    boxes.add_dead("dead")
+    words = ("usage", "--hosts", f"{well},dead,{torn}")
+    whole, dead, damaged = call(*words, "--json").json["boxes"]
+    assert [(row["user"], row["held"]) for row in whole["rows"]] == [("mira", 7200)] and not whole["damaged"]
+    assert dead["error"] and "rows" not in dead
+    assert [(row["user"], row["held"]) for row in damaged["rows"]] == [("bo", 7200)]
+    assert [each["day"] for each in damaged["damaged"]] == [lost.stem]
+    told = call(*words)
+    assert told.status == 0 and "mira" in told.out and dead["error"] in told.out
+    assert lost.stem in told.out.partition(torn)[2] and told.out.count(lost.stem) == 1
+
+
 @pytest.mark.parametrize(
     "words", [("claims", "--setup"), ("plan", "1B", "--prove"), ("plan", "1B", "--use", "ddp")]
 )
@@ -149,6 +183,7 @@ def test_where_no_box_can_be_reached_the_status_says_so(boxes: SshBoxes, call: C
         ("run", "--on"),
         ("run", "--hosts"),
         ("queue", "--hosts"),
+        ("usage", "--hosts"),
         ("ls", "--details", "--hosts"),
     ],
 )
@@ -294,9 +329,7 @@ def test_no_command_line_of_another_user_is_read_where_gputui_is_sent(
 
 def test_what_is_sent_needs_no_package_and_reads_settings_on_every_python(tmp_path: Path) -> None:
     zipfile.ZipFile(io.BytesIO(sent_core.zipped())).extractall(tmp_path)
-    look = (
-        "import gputui, pynvml, platformdirs, yaml, tomli; print(tomli.loads('a = 1')['a'], tomli.__file__)"
-    )
+    look = "import gputui, pynvml, yaml, tomli; print(tomli.loads('a = 1')['a'], tomli.__file__)"
     said = subprocess.run(
         [sys.executable, "-S", "-c", look], cwd=tmp_path, env={}, capture_output=True, text=True, check=True
     ).stdout.split()
@@ -604,7 +637,7 @@ def following(boxes: SshBoxes, names: str, *words: str) -> Iterator[Callable[[],
 def until(
     document: Callable[[], dict[str, dict[str, Any]]], true: Callable[[dict[str, dict[str, Any]]], object]
 ) -> dict[str, dict[str, Any]]:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not true(found := document()):
         assert time.monotonic() < deadline, found
     return found

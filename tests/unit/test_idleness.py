@@ -11,10 +11,16 @@ from hypothesis import strategies as st
 from gputui.choosing.idleness import is_long, unused_by
 from gputui.choosing.people import people
 from gputui.choosing.rules import Rules
+from gputui.choosing.verdict import UsedBy, verdicts
+from gputui.choosing.verdict_text import brief
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
+from gputui.sources.hosts.channel import BoxState
+from gputui.sources.hosts.reading import Reading
 from gputui.tui.app_state import AppState
+from gputui.tui.views.nodes import box_node
 from unit.builders import GIB, NOW, box, busy, gpu, job
+from unit.calling import Call
 
 AFTER = Rules().idle
 AGES = st.sampled_from([None, 5.0, AFTER - 1, AFTER, AFTER + 1, 7200.0])
@@ -50,9 +56,34 @@ def test_the_table_the_users_and_the_queue_never_differ(
     user = started[0][0]
     (person,) = (each for each in people(snapshot, state.idle) if each.user == user)
     (occupied,) = state.outlook.occupied
-    shown = state.idle_for(device.key)
-    assert bool(person.idle) == occupied.hoarded == (shown is not None)
-    assert shown is None or shown == person.idle[0].idle == occupied.unused
+    verdict = state.verdicts[device.key]
+    assert bool(person.idle) == occupied.hoarded == (verdict.shown == "idle")
+    if isinstance(verdict.cause, UsedBy) and verdict.cause.idle_since is not None:
+        assert (
+            person.idle[0].idle == occupied.unused == pytest.approx(NOW - verdict.cause.idle_since, abs=0.5)
+        )
+
+
+def test_what_a_snapshot_knows_of_the_past_is_said_by_the_first_verdict() -> None:
+    started = job(1, user="bo", started=NOW - 900, memory=GIB)
+    device = replace(busy(gpu(0), started), utilization=0, idle_since=NOW - 720)
+    snapshot = box(device)
+    for judged in (verdicts(snapshot), AppState({}).with_snapshot(snapshot).verdicts):
+        assert (judged[device.key].state, judged[device.key].shown) == ("busy", "idle")
+        assert brief(judged[device.key], NOW) == "bo idle 12m"
+    assert verdicts(snapshot, Rules(idle=721.0))[device.key].shown == "busy"
+    state = BoxState("gpu1", "live", Reading("gpu1", snapshot, {}), None, NOW)
+    (row,) = box_node(state, verdicts(snapshot), 0, True, lambda alias, key: None).below
+    assert "◔ bo idle 12m" in "".join(text for text, _ in row.line)
+
+
+def test_the_command_line_calls_an_idle_holder_idle_and_names_it_first(call: Call) -> None:
+    (row,) = (line for line in call("ls", "--demo", "full").out.splitlines() if "◔" in line)
+    assert row.split()[0] == "2" and "◔ idle" in row and "bo" in row
+    first = call("people", "--demo", "full").out.splitlines()[1]
+    assert first.startswith("bo") and "2 (idle " in first
+    (held,) = (line for line in call("queue", "--demo").out.splitlines() if line.startswith("GPU 6"))
+    assert "idle" in held
 
 
 BO = replace(busy(gpu(0), job(1, user="bo", started=NOW - 300)), utilization=0)

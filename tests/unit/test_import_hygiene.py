@@ -149,7 +149,6 @@ def test_ids_are_picked_without_json_or_another_subcommand() -> None:
             "gputui.cli.common",
             "gputui.cli.allocation_listener",
             "gputui.cli.request_options",
-            "gputui.cli.rules",
             "gputui.cli.hosts_options",
             "gputui.cli.pick",
             "gputui.cli.subcommands",
@@ -201,6 +200,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert not left, sorted(left)
 
 
+@pytest.mark.thorough
 def test_no_line_of_a_function_is_a_text_that_goes_nowhere() -> None:
     """Without parentheses, the second half of a sentence is lost (`x = "a"`, then `"b"`)."""
     for path in (ROOT / "app").rglob("*.py"):

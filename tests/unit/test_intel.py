@@ -318,13 +318,15 @@ def test_every_form_of_export_is_without_cuda(form: str, name: str) -> None:
     devices = snapshot.devices[:2]
     variable = {"intel": MASK, "gaudi": "HABANA_VISIBLE_MODULES"}.get(name)
     launch = compose(devices, LaunchOptions(("torchrun", "t.py")), {})
-    if name == "apple" and form in ("docker", "dotenv"):
+    if name == "apple" and form in ("docker", "compose", "kubernetes", "dotenv"):
         # Nothing hides the only device, and no container has it.
         return
     text = FORMS[form].write(launch, ExportOptions())
     assert "CUDA" not in text
-    if variable and form not in ("sbatch", "docker", "ray"):
+    if variable and form not in ("sbatch", "docker", "compose", "kubernetes", "ray"):
         assert f"{variable}" in text
+    if form == "kubernetes":
+        assert {"intel": "gpu.intel.com/xe: 2", "gaudi": "habana.ai/gaudi: 2"}[name] in text
     if form == "docker":
         wanted = {"intel": "--device /dev/dri", "gaudi": "--runtime=habana"}.get(name, "")
         assert wanted in text

@@ -17,7 +17,8 @@ from gputui.inventory.columns import printed
 from gputui.inventory.job import Job
 from gputui.jobs.columns import how_long, job_columns
 from gputui.jobs.process_tree import alive
-from gputui.jobs.store import all_jobs
+from gputui.jobs.rerun import demo_of
+from gputui.jobs.store import all_jobs, find_job, stored
 from messages import lines_of, only_warning
 from unit.calling import Call
 from unit.jobs_support import Desk, command, desk_at, ended, kill_supervisor, says, until
@@ -48,6 +49,21 @@ def test_run_detach_prints_the_id_and_says_what_was_started(call: Call, desk: De
     assert f"`gputui jobs log -f {job.id}` follows it" in started.err
     assert (job.name, [device.index for device in job.devices]) == ("llama", [5, 4])
     assert ended(job).log.read_text() == "5,4\n"
+
+
+def test_a_job_of_a_demo_is_in_the_list_is_marked_there_and_stays_on_the_demo(call: Call, desk: Desk) -> None:
+    real = ended(desk.sh("true"))
+    call(*RUN, "--", "true")
+    (job,) = (ended(each) for each in all_jobs(desk.environ) if each.id != real.id)
+    rows = {line.split()[0]: line for line in call("jobs").out.splitlines()}
+    assert "5,4 (demo)" in rows[job.id] and "demo" not in rows[real.id]
+    assert "5,4 (demo)" in call("jobs", "show", job.id).out
+    assert "--demo=dgx-1" in call("jobs", "show", "--command", job.id).out
+    only = call("jobs", "--demo", "dgx-1").out.splitlines()
+    assert [line.split()[0] for line in only[1:]] == [job.id]
+    assert call("jobs", "--demo").out == ""
+    again = call("jobs", "rerun", job.id)
+    assert (again.status, demo_of(ended(find_job(again.out.strip(), stored(desk.environ))))) == (0, "dgx-1")
 
 
 def test_list_is_the_list(call: Call, desk: Desk) -> None:
@@ -122,7 +138,7 @@ def test_the_list_has_a_line_a_job_the_newest_last(call: Call, desk: Desk) -> No
     ended(first), ended(second)
     lines = [line.split() for line in call("jobs").text.splitlines()]
     assert lines[0] == ["ID", "NAME", "DEVICES", "STATE", "STATUS", "RAN", "ENDED", "COMMAND"]
-    assert lines[1][:5] == [first.id, "llama", "5,4", "failed", "3"]
+    assert lines[1][:6] == [first.id, "llama", "5,4", "(demo)", "failed", "3"]
     assert lines[2][:5] == [second.id, "–", "CPU", "failed", "SIGTERM"]
     assert lines[3][:5] == [third.id, "–", "CPU", "running", "–"]
     gate.open()
@@ -330,9 +346,9 @@ def test_show_says_what_a_job_is_and_with_command_how_to_start_it_again(call: Ca
     facts = dict(line.split(None, 1) for line in call("jobs", "show", "llama").text.splitlines())
     assert (facts["id"], facts["state"], facts["status"]) == (job.id, "failed", "3")
     assert "largest process" in call("jobs", "show", "llama").text
-    assert facts["devices"] == "5,4" and facts["log"] == str(job.log)
+    assert facts["devices"] == "5,4 (demo)" and facts["log"] == str(job.log)
     assert call("jobs", "show", job.id, "--command").line == (
-        "gputui run -n 2 --launcher python -- sh -c 'exit 3'"
+        "gputui run -n 2 --demo=dgx-1 --launcher python -- sh -c 'exit 3'"
     )
 
 

@@ -94,7 +94,7 @@ def test_colours_pass_and_can_be_left_out() -> None:
     ],
 )
 def test_no_text_is_hidden(numbers: str, shown: str) -> None:
-    """Who copies a line would copy what he does not see."""
+    """A user who copies a line would copy text that is not visible."""
     assert sanitized(f"a\x1b[{numbers}mb".encode()) == f"a\x1b[{shown}mb"
 
 

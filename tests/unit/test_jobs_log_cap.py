@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,6 +83,27 @@ def test_a_job_that_goes_on_is_held_to_the_cap_and_its_follower_loses_nothing(de
     assert next(following).splitlines() == [b"line %034d" % (LINES - 1), b"line %034d" % LINES, b"first half"]
     gate.open()
     assert b"".join(following) == b"second half\n"
+
+
+def test_a_log_that_somebody_has_emptied_is_held_to_the_cap_again(tmp_path: Path) -> None:
+    if not can_punch(tmp_path):
+        pytest.skip("this file system has no holes")
+    script = f"""
+import os
+from gputui.jobs.log_cap import LogCap
+cap = LogCap({CAP})
+for mib in (48, 32):
+    os.ftruncate(1, 0)
+    os.lseek(1, 0, os.SEEK_SET)
+    for _ in range(mib):
+        os.write(1, b"x" * {MIB})
+    cap.look()
+"""
+    log = tmp_path / "log"
+    with log.open("wb") as stdout:
+        subprocess.run([sys.executable, "-c", script], stdout=stdout, check=True)
+    facts = log.stat()
+    assert facts.st_size == 32 * MIB and facts.st_blocks * 512 <= CAP + MIB
 
 
 def test_every_reader_of_the_end_finds_it(desk: Desk) -> None:

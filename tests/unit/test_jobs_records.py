@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.inventory.job import Job, JobError
-from gputui.jobs.again import again, as_kept
 from gputui.jobs.last_lines import last_lines as shown_lines
 from gputui.jobs.log_screen import Tail
-from gputui.jobs.process_tree import here
+from gputui.jobs.process_tree import own_scope
 from gputui.jobs.record import read_job
 from gputui.jobs.record_folders import RecordError, Unreadable
+from gputui.jobs.rerun import as_kept, rerun_of
 from gputui.jobs.store import Stored, all_jobs, find_job, forget, stored
 from gputui.jobs.wait import follow, start_of_last_lines
 from gputui.launching.launch_options import LaunchOptions
@@ -78,17 +78,17 @@ def test_launch_options_with_half_of_a_surrogate_pair_are_none(desk: Desk) -> No
     job = ended(desk.sh("true"))
     kept = as_kept(LaunchRequest(LaunchOptions(("sleep", "1"))))
     assert isinstance(kept, dict)
-    assert again(replace(job, launch=kept)).request.options.command == ("sleep", "1")
+    assert rerun_of(replace(job, launch=kept)).request.options.command == ("sleep", "1")
     for wrong in (["\ud800"], "sleep", None, [1]):
         options = {**kept["request"]["options"], "command": wrong}
-        found = again(replace(job, launch={**kept, "request": {**kept["request"], "options": options}}))
+        found = rerun_of(replace(job, launch={**kept, "request": {**kept["request"], "options": options}}))
         assert found.request.options.command == job.argv and found.lacks(()) is not None
 
 
 def test_launch_options_of_another_gputui_are_told_as_such(desk: Desk) -> None:
     """In the form before there were launch requests, only the command as it ran is known."""
     job = ended(desk.sh("true"))
-    found = again(replace(job, launch={"count": 1, "when": 1.0, "command": ["true"], "launcher": "auto"}))
+    found = rerun_of(replace(job, launch={"count": 1, "when": 1.0, "command": ["true"], "launcher": "auto"}))
     assert found.request.options.command == job.argv
     assert job.id in (found.lacks(()) or "")
 
@@ -99,7 +99,7 @@ def test_a_record_cut_off_anywhere_is_told_apart(desk: Desk) -> None:
     for length in range(0, len(whole) - 1, 7):
         (job.folder / "job.json").write_bytes(whole[:length])
         with pytest.raises(RecordError):
-            read_job(job.folder, here())
+            read_job(job.folder, own_scope())
 
 
 JSON = st.recursive(
@@ -135,7 +135,7 @@ def test_whatever_a_record_says_it_is_a_job_or_refused(
         for file, document in zip(("job.json", "started.json", "ended.json"), documents, strict=True):
             (folder / file).write_text(json.dumps(document))
         try:
-            assert isinstance(read_job(folder, here()), Job)
+            assert isinstance(read_job(folder, own_scope()), Job)
         except RecordError as error:
             assert "\n" not in str(error)
 
@@ -146,7 +146,7 @@ def test_a_process_group_cannot_stand_for_a_process(desk: Desk) -> None:
         bad = {**json.loads((job.folder / "started.json").read_text()), "command": {"pid": pid, "ticks": 1}}
         (job.folder / "started.json").write_text(json.dumps(bad))
         with pytest.raises(RecordError, match="whole number"):
-            read_job(job.folder, here())
+            read_job(job.folder, own_scope())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from gputui.allocating.device_request import DeviceRequest
 from gputui.inventory.claim import Claim
 from gputui.inventory.job import Job, PidScope
 from gputui.inventory.process import Process
@@ -21,6 +22,12 @@ from gputui.jobs import source as jobs_source
 from gputui.jobs import store
 from gputui.jobs.last_lines import last_lines
 from gputui.jobs.source import WithJobs
+from gputui.jobs.start import start_job
+from gputui.launching.launch import Launch
+from gputui.launching.launch_options import LaunchOptions
+from gputui.requesting.launch_request import LaunchRequest
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.source import SimulatedSource
 from gputui.sources.source import Want
 from gputui.system.users import own_name
 from unit.builders import box, gpu
@@ -166,4 +173,21 @@ def test_on_another_box_only_this_programs_jobs_are_shown_and_their_devices_as_c
     record = json.loads((other.folder / "job.json").read_text())
     (other.folder / "job.json").write_text(json.dumps({**record, "starter": {"pid": 1, "ticks": None}}))
     assert [*by_id(WithJobs(still, desk.environ))] == [mine.id]
+    gate.open()
+
+
+def test_a_demo_shows_the_jobs_that_anybody_started_on_its_devices_and_no_others(desk: Desk) -> None:
+    simulated = SimulatedSource(BOXES["idle"])
+    devices, gate = simulated.read().devices[:1], desk.gate()
+    asked = LaunchRequest(LaunchOptions(), DeviceRequest(demo="idle"))
+    there = start_job(Launch(("/bin/sh", "-c", gate.wait), devices=devices), desk.environ, request=asked)
+    here = start_job(Launch(("true",), devices=devices), desk.environ, request=LaunchRequest(LaunchOptions()))
+    for job in (there, here):
+        record = json.loads((job.folder / "job.json").read_text())
+        (job.folder / "job.json").write_text(json.dumps({**record, "starter": {"pid": 1, "ticks": None}}))
+    seen = WithJobs(simulated, desk.environ).read()
+    assert [job.id for job in seen.jobs] == [there.id]
+    assert [(claim.job, claim.own) for claim in seen.claims] == [(there.id, True)]
+    other = WithJobs(SimulatedSource(BOXES["rtx3090"]), desk.environ).read()
+    assert there.id not in {job.id for job in other.jobs}
     gate.open()

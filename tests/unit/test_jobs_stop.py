@@ -109,6 +109,16 @@ def test_a_suspended_command_can_act_on_the_signal(desk: Desk) -> None:
     assert stop(job).job.status == 6
 
 
+def test_a_suspended_supervisor_stops_its_job(desk: Desk) -> None:
+    """The caller waited twenty seconds for it."""
+    job = desk.sh("trap 'exit 6' TERM; echo ready; while :; do sleep 0.01; done")
+    says(job, "ready")
+    assert job.supervisor
+    os.kill(job.supervisor.pid, signal.SIGSTOP)
+    done = stop(job).job
+    assert (done.state, done.status) == ("stopped", 6)
+
+
 def test_less_patience_the_second_time_is_less_patience(desk: Desk) -> None:
     job = desk.sh("trap 'echo asked' TERM; echo ready; while :; do sleep 0.01; done")
     says(job, "ready")

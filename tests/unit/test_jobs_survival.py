@@ -17,7 +17,7 @@ import pytest
 
 from gputui.inventory.job import Job
 from gputui.inventory.process import Identity
-from gputui.jobs.process_tree import alive, here, identity
+from gputui.jobs.process_tree import alive, identity, own_scope
 from gputui.jobs.record import read_job
 from gputui.jobs.store import all_jobs
 from gputui.jobs.wait import refreshed
@@ -133,7 +133,9 @@ def test_a_supervisor_that_was_told_half_a_command_starts_nothing(desk: Desk) ->
     supervise = Path(start.__file__).with_name("supervise.py")
     done = subprocess.run(
         [sys.executable, "-I", "-S", str(supervise), str(folder), str(reply)],
-        input=b"\0".join([b"0", b"0", b"3", b"", b"", b"0", b"", b"30", b"/bin/touch", os.fsencode(started)]),
+        input=b"\0".join(
+            [b"0", b"0", b"3", b"0", b"", b"0", b"", b"30", b"/bin/touch", os.fsencode(started)]
+        ),
         pass_fds=(reply,),
         stderr=subprocess.PIPE,
         timeout=60,
@@ -185,7 +187,7 @@ def test_a_process_that_has_ended_and_was_not_collected_does_not_run() -> None:
 def test_after_a_reboot_no_job_runs(desk: Desk) -> None:
     gate = desk.gate()
     job = desk.sh(gate.wait)
-    place = here()
+    place = own_scope()
     assert read_job(job.folder, place).state == "running"
     assert read_job(job.folder, replace(place, boot="another")).state == "ended"
     gate.open()
@@ -195,7 +197,7 @@ def test_after_a_reboot_no_job_runs(desk: Desk) -> None:
 def test_a_job_of_another_machine_or_container_is_not_judged(desk: Desk) -> None:
     gate = desk.gate()
     job = desk.sh(gate.wait)
-    place = here()
+    place = own_scope()
     assert read_job(job.folder, replace(place, host="other", boot="another")).state == "elsewhere"
     assert read_job(job.folder, replace(place, pids="pid:[1]")).state == "elsewhere"
     gate.open()

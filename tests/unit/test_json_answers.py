@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from gputui.cli.dispatch import dispatch
-from gputui.cli.subcommands import SUBCOMMANDS
+from gputui.cli.subcommands import SUBCOMMANDS, module_of
 from gputui.launching.history import with_launch
 from gputui.launching.history_file import change
 from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.boxes import BOXES
 from published_schemas import DOCUMENTS, PAGE, closed, errors, page, published
+from published_schemas import keys as schema_keys
 from unit.calling import Call, Ended
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -27,18 +28,26 @@ OF_A_BOX: dict[tuple[str, ...], str] = {
     ("ls",): "ls",
     ("topo",): "topo",
     ("people",): "people",
+    ("usage",): "usage",
     ("pick", "-n", "2"): "pick",
     ("plan", "8B"): "plan",
     ("claims",): "claims",
     ("queue",): "queue",
     ("run", "-n", "2", "--dry-run", *TRAIN): "launch",
     ("export", "-n", "2", *TRAIN): "launch",
+    ("plan", "1B", "--use", "ddp", *TRAIN): "launch",
+    ("compare", "--vary", "env:X=0,1", "--dry-run", *TRAIN): "dry-run",
+    ("each", "--dry-run", *TRAIN, "{1..2}"): "dry-run",
 }
 """The calls that answer of any box, with the names of their schemas."""
 KEYS: dict[str, list[str]] = json.loads(
     Path(__file__).parents[1].joinpath("data", "json_keys_0.1.0.json").read_text()
 )
 """The keys of each document of version 0.1.0."""
+SCHEMA_KEYS: dict[str, str] = json.loads(
+    Path(__file__).parents[1].joinpath("data", "schema_keys_0.1.0.json").read_text()
+)
+"""The keys of each schema of version 0.1.0. The file is never made anew: the next version gets its own."""
 
 
 def check(document: Any, name: str) -> None:
@@ -61,6 +70,11 @@ def keys(value: Any, path: str = "") -> Iterator[str]:
 def no_keys_lost(name: str, *documents: Any) -> None:
     """Check that these documents have together every key that that document of 0.1.0 has."""
     assert set(KEYS[name]) <= {key for document in documents for key in keys(document)}
+
+
+def test_every_schema_has_every_key_of_the_first_version() -> None:
+    for name, before in SCHEMA_KEYS.items():
+        assert not set(before.split()) - {path for path, _ in schema_keys(published(name))}, name
 
 
 @pytest.mark.parametrize("box", BOXES)
@@ -311,6 +325,8 @@ NO_JSON = {
     "metrics": "its answer is OpenMetrics text",
     "record": "its answer is a document already",
     "completion": "its answer is a shell's script",
+    "mcp": "its answers are those of its protocol",
+    "agent-skill": "its answer is a file for agents",
 }
 
 
@@ -318,7 +334,7 @@ def test_every_subcommand_answers_in_json() -> None:
     """A new subcommand has --json and a schema, or stands in the list with its reason."""
     described = {call.split()[0] for _, calls in DOCUMENTS.values() for call in calls}
     for name in SUBCOMMANDS:
-        options = importlib.import_module(f"gputui.cli.{name}").parser()._option_string_actions
+        options = importlib.import_module(module_of(name)).parser()._option_string_actions
         assert ("--json" in options) == (name not in NO_JSON), name
         assert name in described or name in NO_JSON, name
 

@@ -128,7 +128,7 @@ def live(name: str = "idle") -> Reading:
 STATES = [
     BoxState("gpu1", since=NOW),
     BoxState("gpu1", "live", live(), None, NOW),
-    BoxState("gpu1", "stale", live("shared"), "no news from it", NOW),
+    BoxState("gpu1", "stale", live("shared"), "no recent reading", NOW),
     BoxState("gpu1", "stale", None, "its answer cannot be read", NOW),
     BoxState("gpu1", "dead", live("a100-mig"), "connection refused", NOW),
     BoxState("gpu1", "dead", None, "host key changed", NOW, "changed key"),

@@ -10,7 +10,6 @@ import pytest
 from textual.binding import Binding
 
 from gputui.allocating.settings import ScreenSettings
-from gputui.inventory.job import Job
 from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
@@ -18,7 +17,8 @@ from gputui.tui import screens
 from gputui.tui.actions import BY_ID, by_key
 from gputui.tui.app_state import AppState
 from gputui.tui.screens.page import Page
-from gputui.tui.views.keys import keys, next_actions
+from gputui.tui.views.keys import keys
+from gputui.tui.views.text import hint_line
 
 COMMAND = LaunchOptions(("python", "train.py"))
 BOX = at(BOXES["shared"], 0.0, 1_700_000_000.0)
@@ -36,12 +36,12 @@ def text(app_state: AppState, width: int = 80) -> str:
     words = "".join(part for part, _ in line)
     assert len(words) <= width or width < 16
     for begin, end, name in places:
-        assert words[begin:end].endswith(BY_ID[name].hint) or name == "edit"
+        assert words[begin:end].endswith(BY_ID[name].hint)
     return words
 
 
 DOZEN = "space J K b enter w y e t p D question_mark colon ctrl+p q"
-CURSOR = "down j up k home g end G right"
+CURSOR = "down j up k home g end G pagedown pageup slash right"
 MORE = "shift+down shift+up f1 ctrl+z"
 """The same as one of the dozen, for other keyboards and habits."""
 
@@ -85,57 +85,69 @@ def test_a_letter_means_the_same_on_every_page(page: type[Page]) -> None:
             assert allowed is None or any(word in binding.action for word in allowed), (key, binding.action)
 
 
-def test_without_a_selection_the_first_keys_select() -> None:
-    assert text(state()).startswith(" space/0-9 select  b best  ⏎ run  ")
+FULL = replace(BOX, devices=tuple(replace(d, processes=BOX.devices[0].processes) for d in BOX.devices))
 
 
-def test_without_a_command_the_first_key_types_one() -> None:
-    assert text(state(options=LaunchOptions())).startswith(" e type a command  space/0-9 select")
-    assert text(state(4, options=LaunchOptions())).startswith(" e type a command  y copy  esc clear")
+def test_the_keys_are_the_same_in_the_same_order_in_every_state() -> None:
+    states = (
+        state(),
+        state(4),
+        state(4, 5),
+        state(0),
+        state().cpu_only(),
+        state(options=LaunchOptions()),
+        AppState({}, COMMAND),
+        AppState({}, COMMAND).with_snapshot(FULL),
+        replace(state(4), label="demo shared", example=COMMAND.command),
+    )
+    for width in (40, 80, 130, 200):
+        (line,) = {text(each, width) for each in states}
+        assert line.endswith("  ? help") and (width < 80 or ": more" in line)
+    everything = " ".join(line.split())
+    dozen = ("space", "b", "⏎", "w", "y", "e", "D", "J/K", "p", "t", "q", ":", "?")
+    places = [f" {everything}".index(f" {key}{'/0-9' * (key == 'space')} ") for key in dozen]
+    assert places == sorted(places)
 
 
-def test_with_both_the_first_keys_start_it() -> None:
-    assert text(state(4)).startswith(" ⏎ run  y copy  esc clear")
-    assert "J/K reorder" in text(state(4, 5)) and "J/K" not in text(state(4))
-    assert "esc clear" in text(state().cpu_only())
+def test_starting_waiting_and_the_jobs_are_named_in_the_smallest_usual_terminal() -> None:
+    assert all(each in text(state(), 80) for each in ("⏎ run", "w wait", "y copy", "e edit", "D jobs"))
 
 
-def test_a_busy_device_can_be_waited_for_and_on_a_full_box_that_is_first() -> None:
-    assert text(state(0)).startswith(" w wait in line  ⏎ run")
-    assert "wait" not in text(replace(state(0), label="demo"))
-    full = replace(BOX, devices=tuple(replace(d, processes=BOX.devices[0].processes) for d in BOX.devices))
-    assert text(AppState({}, COMMAND).with_snapshot(full)).startswith(" w wait in line  space/0-9 select")
+def dim(app_state: AppState) -> set[str]:
+    """The keys that look as if they could do nothing."""
+    line, places = keys(app_state, 200)
+    return {name for (_, style), (_, _, name) in zip(line[::2], places, strict=True) if style == "dim"}
 
 
-def test_a_device_of_ones_own_job_is_not_waited_for() -> None:
-    mine = next(device.index for device in BOX.devices if state().own_job_on(device.key) is not None)
-    assert text(state(mine)).startswith(" ⏎ run")
+def test_a_key_is_dim_as_long_as_it_could_only_say_why_it_does_nothing() -> None:
+    assert dim(state()) == {"copy", "clear", "later"}
+    assert dim(state(4)) == {"later"}
+    assert dim(state(4, 5)) == set()
+    assert dim(state().cpu_only()) == {"later"}
+    assert dim(AppState({}, COMMAND)) > {"select", "best", "wait", "topology"}
 
 
-def test_jobs_are_named_first_while_one_runs() -> None:
-    for job_state, first in (("running", True), ("waiting", True), ("done", False)):
-        jobs = (Job(id="m6u5", name="x", state=job_state),)
-        found = next_actions(replace(state(), snapshot=replace(BOX, jobs=jobs)))
-        assert (found.index("jobs") < found.index("topology")) is first
-
-
-def test_what_always_makes_sense_stays_at_the_end_however_narrow_it_is() -> None:
-    for width in (28, 40, 80, 200):
-        for app_state in (AppState({}), state(), state(4, 5), state(0, options=LaunchOptions())):
-            assert text(app_state, width).endswith(": more  ? help  q quit")
+def test_what_always_makes_sense_stays_longest_however_narrow_it_is() -> None:
+    for width in (16, 28, 40):
+        assert text(state(), width).endswith(" ? help")
 
 
 def test_the_keys_are_those_of_the_users_keymap() -> None:
     own = ScreenSettings(keymap={"copy": "c", "later": "ctrl+j", "help": "f1", "select": "s"})
-    assert " c copy  " in text(replace(state(4), screen=own)) and "f1 help" in text(
-        replace(state(4), screen=own)
-    )
+    assert " c copy  " in text(replace(state(4), screen=own), 120)
+    assert "f1 help" in text(replace(state(4), screen=own))
     assert "ctrl+j/K reorder" in text(replace(state(4, 5), screen=own), 120)
     assert text(replace(state(), screen=own)).startswith(" s/0-9 select")
 
 
-def test_with_the_demos_example_the_keys_are_those_of_a_command_that_runs_except_waiting() -> None:
-    example = replace(state(4), label="demo shared", example=COMMAND.command)
-    full = replace(state(0), label="demo shared", example=COMMAND.command)
-    assert not {"return", "detach", "wait"} & {*next_actions(example), *next_actions(full)}
-    assert text(example).startswith(" ⏎ run  y copy  esc clear  ")
+def test_of_the_keys_of_a_page_the_help_stays_longest_then_the_way_back() -> None:
+    def at(width: int) -> str:
+        line = hint_line([("esc", "back"), ("S", "stop")], [(":", "more"), ("?", "help")], width)
+        return "".join(text for text, _ in line)
+
+    assert [at(width) for width in (33, 32, 24, 16)] == [
+        " esc back  S stop  : more  ? help",
+        " esc back  : more  ? help",
+        " esc back  ? help",
+        " ? help",
+    ]

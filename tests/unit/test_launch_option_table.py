@@ -99,3 +99,10 @@ def test_what_the_history_has_kept_can_be_written_as_options_again(value: str) -
     assert table()["rendezvous"].accepts(value)
     args = parser().parse_args(["-n", "1", *words_of(options)])
     assert launch_request(args, options.command).options == options
+
+
+@pytest.mark.parametrize("place", ["\x1b", "head\x1b[2J:7", "he\u202ead", "head\0:7"])
+def test_no_meeting_place_has_characters_that_affect_a_terminal(place: str) -> None:
+    """It may be that of another box."""
+    assert not table()["rendezvous"].accepts(place)
+    assert table()["rendezvous"].accepts("head:7") and table()["rendezvous"].accepts("[::1]:7")

@@ -65,6 +65,8 @@ def all_devices(draw: st.DrawFn) -> DeviceRequest:
         vendor=draw(st.sampled_from([None, "nvidia"])),
         group=draw(st.none() | SHAPES),
         order=draw(st.sampled_from([None, "best", "given", "fastest", "emptiest"])),
+        min_free=draw(st.sampled_from([None, 0, 307, 20 * 2**30])),
+        max_util=draw(st.sampled_from([None, 0, 100])),
         never=draw(st.none() | DEVICES_NAMED),
         prefer=draw(st.none() | DEVICES_NAMED),
         mine=draw(st.booleans()),
@@ -79,33 +81,30 @@ def all_devices(draw: st.DrawFn) -> DeviceRequest:
     )
 
 
-REQUESTS = st.builds(LaunchRequest, all_options(), all_devices(), near=st.booleans())
+JOBS = st.sampled_from([None, "k3f9", "k3f9,-x, a b", ""])
+REQUESTS = st.builds(
+    LaunchRequest, all_options(), all_devices(), near=st.booleans(), after=JOBS, after_ok=JOBS
+)
 
 
 @given(REQUESTS)
 @settings(max_examples=25, deadline=None)
-def test_as_json_it_is_the_same(request: LaunchRequest) -> None:
-    request = replace(request, model=ModelRequest(model="8B", lora=0, checkpointing=False))
-    text = sent(request)
-    # `false` and null are the defaults, and are left out.
-    assert received(text) == replace(request, model=replace(request.model, checkpointing=None))
-    assert text.isascii() and "\n" not in text
-
-
-@given(REQUESTS)
-@settings(max_examples=25, deadline=None)
-def test_its_words_are_a_call_that_asks_for_the_same(request: LaunchRequest) -> None:
+def test_as_json_as_words_and_in_a_call_that_changes_nothing_it_is_the_same(request: LaunchRequest) -> None:
+    """One test, because a request takes longer to draw than to check."""
+    _is_the_same_as_json(replace(request, model=ModelRequest(model="8B", lora=0, checkpointing=False)))
     words = request.words
     place = words.index("--")
     args = parser().parse_args(words[:place])
     _is_the_same(request, launch_request(args, words[place + 1 :]))
-
-
-@given(REQUESTS)
-@settings(max_examples=25, deadline=None)
-def test_a_call_that_changes_nothing_of_it_asks_for_the_same(request: LaunchRequest) -> None:
     args = parser().parse_args([], as_given(request))
     _is_the_same(request, launch_request(args, request.options.command))
+
+
+def _is_the_same_as_json(request: LaunchRequest) -> None:
+    text = sent(request)
+    # `false` and null are the defaults, and are left out.
+    assert received(text) == replace(request, model=replace(request.model, checkpointing=None))
+    assert text.isascii() and "\n" not in text
 
 
 def _is_the_same(request: LaunchRequest, again: LaunchRequest) -> None:
@@ -118,6 +117,7 @@ def _is_the_same(request: LaunchRequest, again: LaunchRequest) -> None:
         else:
             assert before == after, field.name
     assert (again.devices, again.near) == (request.devices, request.near)
+    assert (again.after, again.after_ok) == (request.after, request.after_ok)
 
 
 @pytest.mark.parametrize(

@@ -385,7 +385,7 @@ def test_several_instances_for_one_process_are_a_warning() -> None:
     assert len(launch.warnings) == 1 and "MIG instance" in launch.warnings[0]
     assert compose(PARTS[:1], LaunchOptions(("python", "x.py")), {}).warnings == ()
     one = _on_parts("accelerate launch --num_processes 1 x.py")
-    assert any("one process" in warning for warning in one.warnings)
+    assert any("single process" in warning for warning in one.warnings)
 
 
 @pytest.mark.parametrize("torch", [None, (2, 10), (2, 13)])

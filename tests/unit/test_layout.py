@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -9,6 +10,7 @@ from itertools import product
 import pytest
 
 from gputui.choosing.verdict import GLYPHS
+from gputui.inventory.claim import Claim
 from gputui.inventory.snapshot import HostLoad
 from gputui.inventory.topology import Nic
 from gputui.launching.launch_options import LaunchOptions
@@ -35,9 +37,11 @@ from gputui.tui.views.launch import launch
 from gputui.tui.views.matrix import Layout as MatrixLayout
 from gputui.tui.views.matrix import alike_lines, matrix
 from gputui.tui.views.processes import processes
+from gputui.tui.views.selection import selection_lines
 from gputui.tui.views.table import state_of, table
 from gputui.tui.views.text import Line
 from gputui.tui.views.topology_tree import tree_lines
+from unit.builders import GIB, NOW, box, busy, gpu, job
 
 BOX = at(BOXES["shared"], 0.0, 1_700_000_000.0)
 SOME_PAST = Store()
@@ -125,13 +129,22 @@ def test_warnings_that_have_no_room_are_counted() -> None:
     assert len(shown) == 2 and _text(lines[-1:]).endswith(f"… +{count - 2} (:launch page)")
 
 
-def test_a_very_wide_terminal_has_timelines_below_all_and_links_below_the_table() -> None:
+def test_a_very_wide_terminal_has_timelines_below_all_and_processes_below_the_table() -> None:
     layout = lay_out(200, 60, 8, 5, [PROCESSES, TIMELINES, JOBS, LINKS])
-    assert layout.left.heights == (("links", 10),) and layout.beside is not None and layout.bottom is not None
-    assert [name for name, _ in layout.beside.heights] == ["jobs", "processes"]
+    assert layout.beside is not None and layout.bottom is not None
+    assert [name for name, _ in layout.left.heights] == ["processes"]
+    assert [name for name, _ in layout.beside.heights] == ["jobs", "links"]
     assert layout.bottom.width == 200 and lines_of(layout.bottom) >= TIMELINES.size.wants
     hidden = lay_out(200, 60, 8, 5, [PROCESSES, JOBS, LINKS])
     assert hidden.bottom is None and hidden.beside is not None and lines_of(hidden.beside) == 52
+
+
+def test_on_a_very_wide_terminal_the_device_at_the_cursor_is_in_the_column_with_room() -> None:
+    device = Part("device", Size(7, 17), "side", True, spare=True)
+    few, many = (Part("processes", Size(4, lines), "side", True) for lines in (4, 20))
+    for rows, place in ((few, "left"), (many, "beside")):
+        layout = lay_out(200, 60, 4, 5, [JOBS, rows, TIMELINES, LINKS, device])
+        assert "device" in dict(getattr(layout, place).heights)
 
 
 def test_panels_that_do_not_grow_keep_their_height_while_the_others_change() -> None:
@@ -205,8 +218,9 @@ def test_one_column_has_timelines_where_the_other_panels_leave_lines(
     layout = lay_out(width, height, len(state.rows), 6, asked)
     heights = dict(layout.left.heights)
     others = {part.name: part.size.wants for part in asked if part.place == "side"}
+    least = next(part.size.least for part in asked if part.name == "timelines")
     left = height - 3 - 6 - layout.table - sum(others.values())
-    assert ("timelines" in heights) == (left >= 4)
+    assert ("timelines" in heights) == (left >= least)
     if "timelines" in heights:
         assert layout.left.heights[-1][0] == "timelines" and layout.table + layout.left.lines == height - 9
         assert all(heights[each] >= lines for each, lines in others.items())
@@ -267,27 +281,32 @@ def test_sixteen_gpus_have_no_matrix_beside_the_table_and_words_where_all_links_
     assert panel.size(AppState({}).with_snapshot(other), 130) == Size(0, 0)
 
 
-def test_links_that_differ_stay_a_matrix() -> None:
+def test_links_that_differ_stay_a_matrix_with_their_meaning_where_there_is_room() -> None:
     app_state = AppState({}).with_snapshot(at(BOXES["rtx4090"], 0.0, 1_700_000_000.0))
-    assert PANELS_BY_NAME["links"].size(app_state, 200) == Size(10, 10)
+    panel = PANELS_BY_NAME["links"]
+    least, wants, _ = panel.size(app_state, 200)
+    assert least == 10 and "on one CPU socket" in _text(panel.lines(app_state, side_width(200), wants))
+    assert len(panel.lines(app_state, side_width(200), least)) == least
+
+
+def test_a_link_between_selected_devices_is_told_in_plain_words() -> None:
+    app_state = AppState({}).with_snapshot(at(BOXES["rtx4090"], 0.0, 1_700_000_000.0))
+    for index in (0, 7):
+        app_state = app_state.toggle(app_state.box.devices[index])[0]
+    assert "weakest link SYS (on different CPU sockets)" in _text(selection_lines(app_state, 100))
 
 
 @pytest.mark.parametrize("name", list(BOXES))
-def test_at_200_by_60_the_columns_above_the_timelines_are_of_one_height(name: str) -> None:
+def test_at_200_by_60_every_process_has_a_line_and_no_command_is_cut(name: str) -> None:
     app_state = AppState({}).with_snapshot(at(BOXES[name], 60.0, 1_700_000_000.0))
     devices = len(app_state.rows)
     asked = [*parts(app_state, 200), Part("timelines", Size(4, 3 + 2 * devices), "table", True)]
     layout = lay_out(200, 60, devices, 5, asked)
     assert layout.beside is not None and layout.bottom is not None
-    # Panels that take only leftover lines do not affect this.
-    wanted = {part.name: 0 if part.spare else part.size.wants for part in asked}
-    left = layout.table + lines_of(layout.left)
-    right = lines_of(layout.beside)
-    # The panels under the table would not fit next to it in fewer lines.
-    under = sum(wanted[name] for name, _ in layout.left.heights)
-    needed = sum(max(4, wanted[name]) for name, _ in layout.beside.heights)
-    assert max(layout.table + under, needed) <= max(layout.table, needed + under)
-    assert max(left, right) + lines_of(layout.bottom) == 60 - 5 - 3
+    assert layout.table + lines_of(layout.left) == lines_of(layout.beside)
+    assert lines_of(layout.beside) + lines_of(layout.bottom) == 60 - 5 - 3
+    shown = processes(app_state, layout.left.width, dict(layout.left.heights)["processes"])
+    assert "…" not in _text(shown) and "more" not in _text(shown)
 
 
 def test_a_log_takes_the_room_that_nobody_else_wants() -> None:
@@ -317,6 +336,22 @@ def test_the_header_names_a_demo_before_the_load_and_the_versions(width: int) ->
     assert "demo shared" in text and ("cpu 19%" in text or width < 80)
 
 
+def test_nothing_in_the_header_moves_when_the_load_comes_and_changes() -> None:
+    loads = (
+        None,
+        HostLoad(cpu=None, memory_used=1, memory_total=100, load=0.5, cpus=64),
+        *(HostLoad(cpu=cpu, memory_used=99, memory_total=100, load=cpu, cpus=64) for cpu in (2.0, 100.0)),
+    )
+    for width in (60, 80, 100, 130):
+        told = []
+        for load in loads:
+            app_state = AppState({}).with_snapshot(replace(BOX, host=replace(BOX.host, load=load)))
+            line = "".join(text for text, _ in header(app_state, width, None, 1_700_000_000.0))
+            blank = re.sub(r"(cpu|ram|load) +[0-9./]+%?", lambda found: " " * len(found[0]), line)
+            told.append(blank)
+        assert len({*told}) == 1, told
+
+
 def test_nothing_breaks_however_small_it_is() -> None:
     for name, width, height in product(("shared", "a100-mig", "dgx-2"), (1, 5, 20, 40), (1, 2, 5, 10)):
         app_state = AppState({}, LaunchOptions(("python", "train.py"))).with_snapshot(
@@ -339,11 +374,18 @@ def test_the_state_has_room_for_what_it_says_before_bars_limits_and_names(width:
         assert all(name in lines[0] for name in ("UTIL", "MEMORY", "°C", "W", "MEM%", "CLOCK"))
 
 
-def test_commands_are_wrapped_from_the_top_as_far_as_there_is_room_for_all_of_one() -> None:
+def test_each_process_has_one_line_whatever_room_there_is() -> None:
     app_state = AppState({}).with_snapshot(BOX)
-    lines = ["".join(text for text, _ in line) for line in processes(app_state, 46, 9)]
-    assert len(lines) == 9 and "7b --lr 3e-4" in lines[2] and "sft.yaml" in lines[4]
-    assert "held" in lines[5] and lines[7].endswith("…")
+    lines = ["".join(text for text, _ in line) for line in processes(app_state, 46, 20)]
+    assert sorted(line.split()[0].lstrip("◔") for line in lines[1:]) == ["0", "1", "3", "6"]
+    assert any(line.endswith("…") for line in lines)
+
+
+def test_a_command_that_is_cut_keeps_the_name_of_its_script() -> None:
+    told = job(7, user="ana", command="/usr/bin/python3 /data/of/the/team/runs/train.py --lr 3e-4")
+    app_state = AppState({}).with_snapshot(box(busy(gpu(0), told)))
+    narrow, wide = ("".join(t for t, _ in processes(app_state, width, 5)[1]) for width in (56, 110))
+    assert " …/train.py --lr 3e-4" in narrow and "/data/of/the/team/runs/train.py --lr 3e-4" in wide
 
 
 def test_remarks_are_wrapped_only_where_there_is_room() -> None:
@@ -383,12 +425,11 @@ def _panel(state: AppState, name: str, width: int, lines: int) -> list[Line]:
 
 
 @pytest.mark.parametrize("name", ["shared", "dgx-2"])
-def test_rows_that_are_too_long_are_wrapped_where_lines_are_free(name: str) -> None:
+def test_rows_of_the_queue_that_are_too_long_are_wrapped_where_lines_are_free(name: str) -> None:
     state = AppState({}).with_snapshot(at(BOXES[name], 0.0, 1_700_000_000.0))
-    for panel in ("jobs", "queue", "processes"):
-        found = PANELS_BY_NAME[panel]
-        if found.size(state, 130).wants:
-            assert "…" not in _text(found.lines(state, side_width(130), 60)), panel
+    found = PANELS_BY_NAME["queue"]
+    if found.size(state, 130).wants:
+        assert "…" not in _text(found.lines(state, side_width(130), 60))
 
 
 def test_the_facts_of_the_device_at_the_cursor_follow_it() -> None:
@@ -421,6 +462,12 @@ def test_the_title_names_a_launcher_that_the_line_has_not_yet_as_such() -> None:
     assert "launch: torchrun" in _text(launch(torchrun.toggle(BOX.devices[4])[0], 80, room)[:1])
 
 
+def test_without_a_launcher_the_title_names_the_program_that_starts() -> None:
+    for command, name in (("/usr/bin/sleep", "30"), "sleep"), (("python3", "x.py"), "python3"):
+        app_state = AppState({}, LaunchOptions(command)).with_snapshot(BOX).toggle(BOX.devices[4])[0]
+        assert _text(launch(app_state, 80, launch_room(40, 8))[:1]).startswith(f"─ launch: {name} ")
+
+
 def test_a_device_has_one_sign_in_the_table_the_tree_and_the_matrix() -> None:
     app_state = AppState({}).with_snapshot(at(BOXES["shared"], 0.0, 1_700_000_000.0))
     own = [device for device in app_state.rows if app_state.own_job_on(device.key)]
@@ -447,3 +494,15 @@ def test_in_the_tree_the_names_of_ten_and_more_gpus_stand_below_each_other() -> 
 def test_the_help_explains_every_sign_of_a_row() -> None:
     shown = _text(help_lines({}, "", 100))
     assert all(sign in shown for sign in ("▶", "▸", "[1]", *GLYPHS.values()))
+
+
+def test_the_room_of_the_processes_is_for_the_devices_that_there_are_now() -> None:
+    size = PANELS_BY_NAME["processes"].size
+    held = replace(gpu(0), memory_used=22 * GIB)
+    state = AppState({})
+    assert size(state, 130) == Size(0, 0)
+    state = state.with_snapshot(box(held))
+    assert state.verdicts[held.key].state == "held" and size(state, 130) == Size(4, 2)
+    claim = Claim(held.key, "lee", NOW - 10)
+    state = state.with_snapshot(replace(box(gpu(0)), claims=(claim,)))
+    assert state.verdicts[held.key].state == "claimed" and size(state, 130) == Size(4, 3)

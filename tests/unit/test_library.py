@@ -30,7 +30,7 @@ from gputui import (
     pick,
     read,
 )
-from gputui.jobs.again import again
+from gputui.jobs.rerun import rerun_of
 from gputui.sources.simulated.boxes import BOXES
 from unit.claims_support import Box
 
@@ -201,6 +201,8 @@ def test_a_shortage_is_a_typed_error() -> None:
         {"n": 3, "group": "tp=2"},
         {"order": "nearest"},
         {"max_util": 101},
+        {"min_free": -1},
+        {"min_free": float("nan")},
         {"min_free": "much"},
         {"vendor": "acme"},
         {"devices": "0,,1"},
@@ -432,6 +434,23 @@ def test_ctrl_c_lets_the_command_end_in_its_own_time(box: Box, tmp_path: Path) -
         process.wait()
 
 
+def test_ctrl_c_as_the_command_is_started_waits_for_it_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    usual = signal.signal
+
+    def pressed_as_it_becomes_usual_again(number: int, handler: Any) -> object:
+        before = usual(number, handler)
+        if number == signal.SIGINT and handler is signal.default_int_handler:
+            signal.raise_signal(signal.SIGINT)
+        return before
+
+    monkeypatch.setattr(signal, "signal", pressed_as_it_becomes_usual_again)
+    with pytest.raises(KeyboardInterrupt):
+        launch(["/bin/sh", "-c", f"sleep 0.3; echo saved > {tmp_path}/state"], devices="none")
+    assert (tmp_path / "state").read_text() == "saved\n"
+
+
 def test_others_read_the_script_and_none_of_its_arguments(
     box: Box, inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -449,7 +468,7 @@ def test_a_detached_launch_is_a_job_that_has_the_devices(box: Box, inside: Insid
     def work() -> None:
         job = launch(["sleep", "60"], 2, detach=True, name="nightly", never="0")
         assert (job.state, job.name) == ("running", "nightly")
-        assert again(job).request.devices.never == ("0",)
+        assert rerun_of(job).request.devices.never == ("0",)
         assert len(box.claimed()) == 2
         with pytest.raises(NotEnoughError):
             pick(7)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -248,6 +249,14 @@ def test_a_dashboard_that_hangs_is_given_up(call: Call, monkeypatch: pytest.Monk
 def test_one_that_says_too_much_is_given_up(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_source, "_MOST_BYTES", 1000)
     _answered(call, _OK + b" " * 2000).refused(3)
+
+
+def test_an_answer_in_millions_of_pieces_costs_little(call: Call) -> None:
+    """Any user may listen at the dashboard's address: 64 MiB in such pieces took a minute."""
+    pieces = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n[\r\n" * 4_000_000
+    began = time.process_time()
+    _answered(call, pieces).refused(3)
+    assert time.process_time() - began < 3
 
 
 def test_nobody_there_is_no_source(call: Call) -> None:

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import subprocess
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from gputui.cli.common import INTERNAL
+from release_scripts import release_script
 from unit.test_docs import PARSERS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "gputui.1"
 
 
-@pytest.fixture(scope="module")
-def made() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_man", ROOT / "release" / "make_man.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_page_is_current(made: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert PAGE.read_text() == made.page(), "run: python release/make_man.py"
+    assert PAGE.read_text() == release_script("make_man").page(), "run: python release/make_man.py"
 
 
 @pytest.mark.parametrize("name", PARSERS)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -14,13 +16,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 from gputui.choosing.verdict import verdicts
-from gputui.cli import metrics_server
+from gputui.cli import metrics, metrics_server
 from gputui.cli.job_mapping import VARIABLE, read_jobs
 from gputui.cli.metrics_server import Server
 from gputui.cli.metrics_text import DEVICE_METRICS, metrics_text
@@ -33,6 +35,9 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.details import detailed
 from gputui.sources.simulated.motion import at
 from gputui.sources.source import NoSourceError
+from gputui.system.processes import ProcessTable
+from gputui.vendors.nvidia.source import NvmlSource
+from simnvml import SimulatedNvml
 from unit.builders import NOW, box, busy, gpu, instance
 from unit.calling import Call
 from unit.claims_support import Box
@@ -40,6 +45,8 @@ from unit.jobs_support import until
 
 openmetrics = pytest.importorskip("prometheus_client.openmetrics.parser")
 older = pytest.importorskip("prometheus_client.parser")
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 Samples = dict[str, list[tuple[dict[str, str], float]]]
 
@@ -71,7 +78,7 @@ def test_prometheus_reads_the_metrics_of_every_box(name: str) -> None:
     states = [labels for labels, value in found["gputui_device_state"] if value == 1]
     assert len(states) == len(offered)
     for metric in DEVICE_METRICS:
-        known = [metric.value(d, d.telemetry or Telemetry()) for d in offered]
+        known = [metric.value(device) for device in offered]
         expected = sorted(value for value in known if value is not None)
         assert sorted(value for _, value in found.get(metric.name, [])) == pytest.approx(expected)
 
@@ -90,6 +97,8 @@ def test_an_instance_has_its_gpus_number_and_its_own_uuid() -> None:
     parent = gpu(2, mig=True)
     small = instance(parent, 1)
     found = of(box(parent, small))
+    modes = [(each["UUID"], value) for each, value in found["DCGM_FI_DEV_MIG_MODE"]]
+    assert modes == [(parent.uuid, 1)]
     labels = [labels for labels, _ in found["gputui_device_processes"]]
     assert [(each["gpu"], each["UUID"]) for each in labels] == [("2", parent.uuid), ("2", small.uuid)]
 
@@ -111,7 +120,36 @@ def test_states_claims_and_waiters_are_there() -> None:
     assert states == {"0": "free", "1": "busy", "2": "claimed"}
     ((labels, value),) = found["gputui_device_claim"]
     assert (labels["user"], labels["job"], value) == ('a"n\\a', "m6u5", 1)
+    ((labels, since),) = found["gputui_device_claim_start_time_seconds"]
+    assert (labels["user"], since) == ('a"n\\a', NOW)
     assert (found["gputui_waiters"][0][1], found["gputui_waited_for_devices"][0][1]) == (2, 5)
+
+
+def test_the_longest_wait_is_known_or_left_out() -> None:
+    def waits(*since: float | None) -> list[tuple[dict[str, str], float]] | None:
+        line = tuple(Waiter((place, "a"), "ben", since=each) for place, each in enumerate(since))
+        return of(replace(box(gpu(0)), waiters=line)).get("gputui_longest_wait_seconds")
+
+    assert waits() == [({}, 0.0)]
+    assert waits(None) is None
+    assert waits(NOW - 5, NOW - 90, None) == [({}, 90.0)]
+    assert waits(NOW + 5) == [({}, 0.0)], "a clock that was set back"
+
+
+def test_the_reasons_for_lower_clocks_are_known_or_left_out() -> None:
+    throttled = [None, (), ("power limit", "thermal")]
+    devices = [replace(gpu(n), throttled=each) for n, each in enumerate(throttled)]
+    found = of(box(*devices))["gputui_device_throttled"]
+    assert [(each["gpu"], each.get("reason"), value) for each, value in found] == [
+        *(("1", None, 0), ("2", "power limit", 1), ("2", "thermal", 1))
+    ]
+
+
+def test_idle_seconds_are_told_where_they_are_known() -> None:
+    snapshot = box(replace(gpu(0), utilization=0), busy(gpu(1)), replace(gpu(2), utilization=None))
+    assert "gputui_device_idle_seconds" not in of(snapshot)
+    found = of(snapshot, idle={gpu(0).key: 75.0})["gputui_device_idle_seconds"]
+    assert [(each["gpu"], value) for each, value in found] == [("0", 75), ("1", 0)]
 
 
 def test_a_strangers_text_cannot_add_a_line() -> None:
@@ -124,6 +162,94 @@ def test_a_sample_for_each_job_of_the_gpu() -> None:
     found = of(box(gpu(0), gpu(1)), jobs={"1": ("17", "gputui-m6u5")})
     jobs = [(each["gpu"], each.get("hpc_job")) for each, _ in found["DCGM_FI_DEV_GPU_UTIL"]]
     assert jobs == [("0", None), ("1", "17"), ("1", "gputui-m6u5")]
+
+
+# Through the real nvidia-ml-py.
+
+RATES = ("DCGM_FI_PROF_PCIE_TX_BYTES", "DCGM_FI_PROF_NVLINK_RX_BYTES", "DCGM_FI_PROF_SM_ACTIVE")
+
+
+@pytest.fixture
+def scraped(nvml_here: SimulatedNvml) -> Callable[[float], Samples]:
+    """What a scrape of `metrics --serve` gets from the driver, so many seconds after the first one."""
+    clock = [NOW]
+    source = NvmlSource(ProcessTable(host_pids=True), clock=lambda: clock[0], ticks=lambda: clock[0])
+    args = metrics.parser().parse_args(["--serve", "0"])
+    text = metrics._texts(source, args)
+
+    def scrape(after: float) -> Samples:
+        clock[0] = NOW + after
+        nvml_here.show_box(BOXES["dgx-h100"], after, NOW)
+        return samples(text())
+
+    return scrape
+
+
+def test_every_metric_of_a_device_is_read_from_nvml(scraped: Callable[[float], Samples]) -> None:
+    first, second = scraped(0), scraped(30)
+    assert not {*RATES} & first.keys() and {*RATES} <= second.keys(), "rates need two readings"
+    # XIDs are events; the instances and the retired pages of other boxes have tests of their own.
+    left = {"DCGM_FI_DEV_XID_ERRORS", "gputui_device_retired_pages"}
+    assert {metric.name for metric in DEVICE_METRICS} - second.keys() <= left
+    assert {"gputui_device_throttled", "gputui_device_idle_seconds"} <= second.keys()
+
+
+def test_idle_seconds_go_on_from_scrape_to_scrape(scraped: Callable[[float], Samples]) -> None:
+    def idle(after: float) -> float:
+        return max(value for _, value in scraped(after)["gputui_device_idle_seconds"])
+
+    assert [idle(0), idle(30), idle(90)] == [0, 30, 90]
+    assert idle(600) == 0, "nobody has looked meanwhile"
+
+
+def test_an_instance_has_the_number_of_its_part(nvml_here: SimulatedNvml) -> None:
+    nvml_here.show_box(BOXES["a100-mig"], 0, NOW)
+    found = of(NvmlSource().read(metrics._WANTED))
+    parts = [labels for labels, _ in found["gputui_device_processes"] if "GPU_I_PROFILE" in labels]
+    assert parts and all(labels["GPU_I_ID"].isdigit() for labels in parts)
+
+
+def test_the_last_xid_is_told(scraped: Callable[[float], Samples], nvml_here: SimulatedNvml) -> None:
+    assert "DCGM_FI_DEV_XID_ERRORS" not in scraped(0)
+    nvml_here.xid(2, 79)
+    ((labels, code),) = scraped(15)["DCGM_FI_DEV_XID_ERRORS"]
+    assert (labels["gpu"], code) == ("2", 79)
+
+
+# The page and the dashboard.
+
+
+def names() -> set[str]:
+    """The names of every metric that there is."""
+    device = replace(
+        busy(gpu(0)), throttled=(), telemetry=Telemetry(**{f.name: 1 for f in fields(Telemetry)})
+    )
+    claim = Claim(gpu(0).key, "ann", NOW, "python", 1)
+    snapshot = replace(box(device), claims=(claim,), host=Host("box"))
+    made = {*of(snapshot, idle={})}
+    assert made >= {metric.name for metric in DEVICE_METRICS}
+    return made
+
+
+_NAME = re.compile(r"\b(?:DCGM_FI|gputui)_\w+\b")
+
+
+def test_every_metric_is_on_the_page_and_no_other() -> None:
+    assert {*_NAME.findall((DOCS / "metrics.md").read_text())} == names()
+
+
+def test_every_metric_of_the_dashboard_is_one_of_ours() -> None:
+    dashboard = json.loads((DOCS / "grafana-dashboard.json").read_text())
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    asked += [each["query"]["query"] for each in dashboard["templating"]["list"] if each["type"] == "query"]
+    used = {name for expression in asked for name in _NAME.findall(expression)}
+    assert len(asked) > 15 and used <= names()
+    labels = {name for expression in asked for name in re.findall(r"(\w+)=~?\"", expression)}
+    assert labels <= {"Hostname", "gpu", "state", "user", "GPU_I_PROFILE"}
+    # What a dashboard is made of, where Grafana looks for it.
+    assert {each["id"] for each in dashboard["panels"]} == {*range(1, len(dashboard["panels"]) + 1)}
+    places = [each["gridPos"] for each in dashboard["panels"]]
+    assert all(each["x"] + each["w"] <= 24 for each in places)
 
 
 # The call.
@@ -178,6 +304,11 @@ def test_a_folder_that_others_can_write_into_is_read_and_not_written(box: Box, t
     folder.chmod(0o777)
     (folder / "0").symlink_to(tmp_path / "secret")
     (tmp_path / "secret").write_text("secret\n")
+    # Of a million of such files, none is opened; and what others can change is not believed.
+    (folder / "1234").write_text("planted\n")
+    (folder / "7").write_text("forged\n")
+    (folder / "7").chmod(0o666)
+    assert read_jobs(folder) == {"0": (), "7": ()}
     box.environ[VARIABLE] = str(folder)
     _, job, _ = box.call("run", "--gpus", "0", "--detach", "--", "sleep", "60")
     status, _, err = box.call("metrics", "-o", str(tmp_path / "x.prom"))

@@ -98,7 +98,7 @@ def test_more_processes_than_devices_can_be_asked_for() -> None:
         ("mpirun --hostfile h ./t", f"--hostfile: {ELSEWHERE}"),
         (
             "mpirun -x CUDA_VISIBLE_DEVICES=3 ./t : -x CUDA_VISIBLE_DEVICES=0 ./t",
-            "-x CUDA_VISIBLE_DEVICES=3 of the command overrides the selected devices",
+            "-x CUDA_VISIBLE_DEVICES=3 in the command overrides the selected devices",
         ),
     ],
 )

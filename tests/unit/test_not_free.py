@@ -98,7 +98,7 @@ def test_cpu_only_has_no_devices() -> None:
         (
             busy(gpu(0)),
             busy(gpu(0), job(user=None, command=None, note=ANOTHER_NAMESPACE)),
-            "cuda:0 = GPU 0 is busy: pid 4242, no visible owner (another namespace), 1h, 20.0G",
+            "cuda:0 = GPU 0 is busy: pid 4242, no visible owner (outside this container), 1h, 20.0G",
         ),
         (gpu(0), None, f"cuda:0 = {gpu(0).key} is no longer present"),
     ],

@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from operator import is_
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gputui.choosing.verdict import verdicts
+from gputui.inventory.device import Device
 from gputui.inventory.formatting import MIB
 from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, Process
 from gputui.sources.sampler import _PACES
@@ -21,7 +23,9 @@ from gputui.sources.simulated.motion import at
 from gputui.sources.source import NoSourceError, Want
 from gputui.system.memory import host_memory
 from gputui.system.processes import ProcessTable
+from gputui.system.root import Root
 from gputui.vendors.nvidia.source import NvmlSource
+from gputui.vendors.registry import vendor_named
 from simnvml import SHUTDOWN_WHILE_INSIDE, SimulatedNvml
 
 GPU_IS_LOST, RESET_REQUIRED, UNKNOWN, NO_PERMISSION = 15, 16, 999, 4
@@ -581,3 +585,137 @@ def gputui(*words: str, environment: dict[str, str]) -> subprocess.CompletedProc
     return subprocess.run(
         [sys.executable, "-m", "gputui", *words], env=environment, capture_output=True, text=True, check=False
     )
+
+
+def _governed(root: Path, load: str = "734\n", name: str = "ga10b\0") -> Root:
+    """A Jetson's /sys, with another governed unit before the GPU."""
+    for unit, called in (("13e10000.host1x", "host1x\0"), ("17000000.gpu", name)):
+        folder = root / "sys" / "class" / "devfreq" / unit
+        (folder / "device" / "of_node").mkdir(parents=True)
+        (folder / "device" / "of_node" / "name").write_text(called)
+        (folder / "device" / "load").write_text(load if called == name else "5\n")
+        (folder / "cur_freq").write_text("1300500000\n")
+    return Root(str(root))
+
+
+@pytest.mark.parametrize(
+    ("load", "name", "percent", "state"),
+    [
+        ("734\n", "ga10b\0", 73, "busy"),
+        ("0\n", "gpu\0", 0, "free"),
+        ("rubbish\n", "ga10b\0", None, "unknown"),
+        ("90000\n", "ga10b\0", None, "unknown"),
+        ("734\n", "nvdec\0", None, "unknown"),
+    ],
+)
+@pytest.mark.parametrize("want", [Want.VERDICT, Want.MONITOR])
+def test_the_governor_tells_the_load_of_a_jetson(
+    nvml_here: SimulatedNvml,
+    tmp_path: Path,
+    load: str,
+    name: str,
+    percent: int | None,
+    state: str,
+    want: Want,
+) -> None:
+    box = at(BOXES["laptop"], 0, 0)
+    device = replace(box.devices[0], name="Orin (nvgpu)", compute_capability="8.7", processes=())
+    quiet = {"utilization": None, "memory_utilization": None, "sm_clock": None}
+    nvml_here.show(replace(box, devices=(device,)), facts={"0": quiet})
+    nvml_here.error("nvmlDeviceGetMemoryInfo", 3)
+    nvml_here.error("nvmlDeviceGetMemoryInfo_v2", 3)
+    source = NvmlSource(ProcessTable(host_pids=False), root=_governed(tmp_path, load, name))
+    snapshot = source.read(want)
+    source.close()
+    (read,) = snapshot.devices
+    assert (read.utilization, verdicts(snapshot)[read.key].state) == (percent, state)
+    if name != "nvdec\0":
+        assert read.sm_clock == 1300
+
+
+PROCESS_LISTS = [f"nvmlDeviceGet{kind}RunningProcesses" for kind in ("Compute", "Graphics", "MPSCompute")]
+
+
+class Jetson:
+    """The source of a Jetson whose NVML reports neither memory nor processes; `clients` are NvMap's lines."""
+
+    def __init__(self, driver: SimulatedNvml, folder: Path) -> None:
+        box = at(BOXES["laptop"], 0, 0)
+        device = replace(box.devices[0], name="Orin (nvgpu)", compute_capability="8.7", utilization=0)
+        driver.show(replace(box, devices=(replace(device, processes=()),)))
+        for function in ("nvmlDeviceGetMemoryInfo", *PROCESS_LISTS):
+            driver.error(function, 3)
+        self._file = folder / "sys/kernel/debug/nvmap/iovmm/clients"
+        self.source = NvmlSource(ProcessTable(host_pids=False), root=Root(str(folder)))
+
+    def clients(self, *lines: tuple[str, str, int, int], total: str = "total") -> None:
+        """Write what nvmap_debug_clients_show() writes."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        size = sum(line[3] for line in lines)
+        self._file.write_text(
+            f"{'CLIENT':18} {'PROCESS':>18} {'PID':>8} {'SIZE':>11}\n"
+            + "".join(f"{client:18} {name:>18} {pid:8} {kib:10}K\n" for client, name, pid, kib in lines)
+            + f"{total:18} {'':18} {'':8} {size:10}K\n"
+        )
+
+    def read(self, want: Want = Want.MONITOR | Want.DETAILS) -> tuple[Device, str]:
+        snapshot = self.source.read(want)
+        return snapshot.devices[0], verdicts(snapshot)[snapshot.devices[0].key].state
+
+
+@pytest.fixture
+def jetson(nvml_here: SimulatedNvml, tmp_path: Path) -> Iterator[Jetson]:
+    made = Jetson(nvml_here, tmp_path)
+    yield made
+    made.source.close()
+
+
+def test_nvmap_tells_the_memory_of_each_process_of_a_jetson(jetson: Jetson) -> None:
+    jetson.clients(
+        ("user", "VLLM::EngineCor", 1792, 14617792), ("user", "a b 7 9", 1792, 8), ("kernel", "kernel", 0, 44)
+    )
+    device, state = jetson.read()
+    assert [(p.pid, p.memory) for p in device.processes or ()] == [(1792, 14617800 * 1024)]
+    assert device.telemetry is not None and device.telemetry.buffers == 14617844 * 1024
+    assert state == "busy"
+
+
+@pytest.mark.parametrize("want", [Want.VERDICT, Want.MONITOR, Want.LOAD | Want.CHANGED_PROCESSES])
+def test_a_jetson_is_free_when_its_last_process_has_gone(jetson: Jetson, want: Want) -> None:
+    jetson.clients(("user", "python3", 1792, 4096))
+    assert jetson.read(want)[1] == "busy"
+    jetson.clients(("user", "python3", 1800, 0))
+    assert jetson.read(want)[1] == "free"
+
+
+@pytest.mark.parametrize("want", [Want.VERDICT, Want.MONITOR])
+def test_a_jetson_whose_nvmap_cannot_be_read_is_unknown(jetson: Jetson, want: Want) -> None:
+    device, state = jetson.read(want)
+    assert (device.processes, state) == (None, "unknown")
+    assert "root" in vendor_named("nvidia").untold(device)
+
+
+@pytest.mark.parametrize("clients", [1, 20_000])
+def test_a_list_of_nvmap_that_is_not_complete_is_not_taken_for_one(jetson: Jetson, clients: int) -> None:
+    jetson.clients(*[("user", "python3", 5, 0)] * clients, total="total" if clients > 1 else "other")
+    assert jetson.read()[1] == "unknown"
+
+
+def test_a_jetson_whose_driver_lists_processes_is_not_asked_by_nvmap(
+    jetson: Jetson, nvml_here: SimulatedNvml
+) -> None:
+    nvml_here.heal()
+    nvml_here.error("nvmlDeviceGetMemoryInfo", 3)
+    jetson.clients(("user", "gnome-shell", 1792, 4096))
+    device, state = jetson.read()
+    assert (device.processes, state) == ((), "free")
+
+
+def test_a_gpu_that_is_no_jetsons_gets_no_load_from_the_governor(
+    nvml_here: SimulatedNvml, tmp_path: Path
+) -> None:
+    box = at(BOXES["laptop"], 0, 0)
+    nvml_here.show(box, facts={"0": {"utilization": None}})
+    source = NvmlSource(ProcessTable(host_pids=False), root=_governed(tmp_path))
+    assert source.read(Want.MONITOR).devices[0].utilization is None
+    source.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -329,3 +330,80 @@ def test_ls_tells_the_details_and_leaves_out_what_is_not_known(call: Call) -> No
     assert told["devices"][0]["telemetry"]["max_pcie_width"] == 16
     assert told["host_load"]["memory_total"] and told["devices"][0]["processes"][0]["sm"] is not None
     assert "telemetry" not in call("ls", "--demo", "shared", "--json").out
+
+
+FABRIC = {"fabric_state": 3, "fabric_status": 0, "fabric_cluster": 0x1234, "fabric_clique": 7}
+
+
+@pytest.mark.parametrize(
+    ("told", "fabric", "domain", "clique"),
+    [
+        ({}, "ready", "00000000-0000-0000-0000-000000001234", 7),
+        ({"fabric_cluster": 0}, "ready", None, None),
+        ({"fabric_status": 999}, "failed", None, None),
+        ({"fabric_state": 2}, "in progress", None, None),
+        ({"fabric_state": 1}, "not started", None, None),
+        ({"fabric_state": 0}, None, None, None),
+        ({"fabric_state": 200}, None, None, None),
+        ({"fabric_state": None}, None, None, None),
+    ],
+)
+@pytest.mark.parametrize("older", [False, True])
+def test_the_place_in_an_nvlink_fabric_is_told(
+    desk: Desk,
+    told: dict[str, int | None],
+    fabric: str | None,
+    domain: str | None,
+    clique: int | None,
+    older: bool,
+) -> None:
+    desk.driver.show_box(DGX, 0, NOW, facts={"0": {**FABRIC, **told}})
+    if older:
+        desk.driver.error("nvmlDeviceGetGpuFabricInfoV", 13)
+    found = telemetry(desk.look(0))
+    assert (found.nvlink_fabric, found.nvlink_domain, found.nvlink_clique) == (fabric, domain, clique)
+
+
+def test_the_fabric_is_asked_once_while_a_page_is_open_and_not_for_the_table(desk: Desk) -> None:
+    desk.driver.show_box(DGX, 0, NOW, facts={str(place): FABRIC for place in range(8)})
+    desk.look(want=Want.MONITOR | Want.TABLE)
+    assert not [name for name in desk.driver.counts() if "Fabric" in name]
+    for _ in range(5):
+        desk.look(2)
+        desk.clock.now += 1
+    assert {key: n for key, n in desk.driver.counts_by_device().items() if "Fabric" in key[0]} == {
+        ("nvmlDeviceGetGpuFabricInfoV", "2"): 1
+    }
+
+
+def test_a_fabric_that_becomes_ready_is_seen(desk: Desk) -> None:
+    desk.driver.show_box(DGX, 0, NOW, facts={"0": {**FABRIC, "fabric_state": 2}})
+    assert telemetry(desk.look(0)).nvlink_fabric == "in progress"
+    desk.clock.now += 1
+    desk.driver.show_box(DGX, 0, NOW, facts={"0": FABRIC})
+    assert telemetry(desk.look(0)).nvlink_clique == 7
+
+
+class _OlderFabricInfo(ctypes.Structure):
+    """As nvidia-ml-py 12.575 has it: the UUID as text, which ends at its first zero."""
+
+    _fields_ = (
+        ("version", ctypes.c_uint),
+        ("clusterUuid", ctypes.c_char * 16),
+        ("status", ctypes.c_uint),
+        ("cliqueId", ctypes.c_uint32),
+        ("state", ctypes.c_uint8),
+        ("healthMask", ctypes.c_uint32),
+    )
+
+    def __init__(self) -> None:
+        super().__init__(version=0x02000024)
+
+
+def test_an_older_binding_that_has_the_domain_as_text_gives_the_same(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pynvml.c_nvmlGpuFabricInfoV_t", _OlderFabricInfo)
+    desk.driver.show_box(DGX, 0, NOW, facts={"0": FABRIC})
+    found = telemetry(desk.look(0))
+    assert (found.nvlink_domain, found.nvlink_clique) == ("00000000-0000-0000-0000-000000001234", 7)

@@ -50,7 +50,7 @@ def test_without_anything_there_are_rows_and_none_is_given() -> None:
 def test_the_page_says_how_many_processes_are_started(command: str, processes: str) -> None:
     state = app_state(LaunchOptions(tuple(command.split())), chosen=2)
     assert row(state, "processes").value == processes
-    assert ("one process" in row(state, "processes").about) == (processes == "1")
+    assert ("torchrun" in row(state, "processes").about) == (processes == "1")
 
 
 def test_every_setting_of_a_plan_but_its_words_has_a_row() -> None:

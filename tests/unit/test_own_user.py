@@ -9,11 +9,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from subprocess import PIPE, Popen
+from types import SimpleNamespace
 
 import pytest
 
 from gputui.choosing.people import people
-from gputui.choosing.queue_outlook import occupied_columns, outlook
+from gputui.choosing.queue_outlook import outlook
+from gputui.choosing.queue_text import occupied_columns
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import brief, for_document, reason, user_name
 from gputui.inventory.claim import Claim
@@ -23,6 +25,7 @@ from gputui.inventory.formatting import person
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
+from gputui.system import users
 from gputui.system.processes import ProcessTable
 from gputui.system.users import own_name
 from gputui.tui.app_state import AppState
@@ -103,3 +106,20 @@ def test_state_names_us_and_the_script_of_a_living_process(box: Box, tmp_path: P
     assert (status, err) == (0, "") and "you" in row.split() and "python" not in row
     (listed,) = json.loads(told)["devices"][3]["processes"]
     assert listed["user"] == own_name()
+
+
+def test_no_directory_is_asked_for_the_users_of_containers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A neighbour can claim under 384 of them, and LDAP may take milliseconds to know none of them."""
+    table, asked = tmp_path / "subuid", list[int]()
+    table.write_text("ana:100000:65536\nbob:1:60000\n")
+    monkeypatch.setattr(users, "_SUBORDINATE", str(table))
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: asked.append(uid) or SimpleNamespace(pw_name="known"))
+    users.user_name.cache_clear()
+    try:
+        names = [users.user_name(uid) for uid in (99_999, 100_000, 165_535, 165_536, 0, 1000)]
+    finally:
+        users.user_name.cache_clear()
+    assert names == ["known", "100000", "165535", "known", "known", "known"]
+    assert asked == [99_999, 165_536, 0, 1000]

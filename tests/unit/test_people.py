@@ -19,7 +19,7 @@ from gputui.inventory.process import ANOTHER_NAMESPACE
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
 from gputui.tui.process_rows import rows
-from gputui.tui.views.processes import idle_notice, listed
+from gputui.tui.views.processes import listed
 from gputui.tui.views.text import Line
 from messages import lines_of
 from unit.builders import GIB, NOW, box, busy, gpu, instance, job, recording
@@ -120,7 +120,7 @@ def test_who_only_claims_is_there_too() -> None:
     snapshot = replace(box(gpu(0)), claims=(Claim(gpu(0).key, "ana"),))
     (person,) = people(snapshot)
     assert (person.user, person.holdings, person.claims) == ("ana", (), (gpu(0),))
-    assert "no process" in shown(snapshot)
+    assert "claimed" in shown(snapshot)
 
 
 def test_somebody_is_idle_only_after_ten_minutes_at_nothing() -> None:
@@ -175,19 +175,23 @@ def test_an_instance_that_has_no_load_is_never_called_idle() -> None:
     assert not people(snapshot, idle_seconds(watch, snapshot))[0].idle
 
 
-def test_the_largest_that_is_held_idle_says_whom_to_ask() -> None:
-    one, two = (replace(busy(gpu(n), job(n + 1, memory=(n + 1) * GIB)), utilization=0) for n in (0, 1))
-    found = people(box(one, two), {one.key: 3600, two.key: 1800})
-    app_state = AppState({}).with_snapshot(box(one, two))
-    notice = idle_notice(found, app_state)
-    assert all(fact in notice for fact in ("2.0G", "GPU 1", "mira", "30m"))
-    assert "└ idle for 1h" in shown(watched(box(one, two), {one.key: 3600.0, two.key: 1800.0}))
+def test_a_device_whose_user_nobody_knows_is_not_below_a_person() -> None:
+    held = replace(gpu(1), memory_used=20 * 2**30, memory_free=60 * 2**30)
+    found = rows(AppState({}).with_snapshot(box(busy(gpu(0)), held)), form="people")
+    assert [(row.key, row.user) for row in found if not row.person][-1] == (held.key, "–")
+
+
+def test_who_may_be_asked_for_a_device_comes_first() -> None:
+    one, two = (replace(busy(gpu(n), job(n + 1, user=f"user{n}")), utilization=0) for n in (0, 1))
+    app_state = watched(box(one, two), {one.key: 60.0, two.key: 3600.0})
+    assert [row.user for row in rows(app_state, form="people") if row.user] == ["user1", "user0"]
+    assert "idle 1h" in shown(app_state)
 
 
 def test_who_is_idle_stands_out_and_nobody_else() -> None:
     one, two = (replace(busy(gpu(n), job(n + 1, user="bo")), utilization=0) for n in (0, 1))
     idle = rows(watched(box(one, two), {one.key: 3600.0, two.key: 60.0}), form="people")
-    assert [(row.tone, "idle" in row.what) for row in idle[1:]] == [("warn", True), ("", False)]
+    assert [row.state for row in idle[1:]] == ["idle 1h", ""]
 
 
 def test_a_filter_that_names_a_person_leaves_all_that_they_have() -> None:
@@ -199,13 +203,19 @@ def test_a_filter_that_names_a_person_leaves_all_that_they_have() -> None:
 
 def test_memory_that_nobody_tells_is_not_called_nothing(call: Call, tmp_path: Path) -> None:
     device = replace(busy(gpu(0), job(memory=None)), utilization=0)
-    found = people(box(device), {device.key: 3600})
-    notice = idle_notice(found, AppState({}).with_snapshot(box(device)))
-    assert all(fact in notice for fact in ("GPU 0", "holds", "mira", "1h")) and notice.count("G") == 1
-    assert "0.0G" not in shown(watched(box(device), {device.key: 3600.0}))
+    told = shown(watched(box(device), {device.key: 3600.0}))
+    assert "0.0G" not in told and "mira" in told and "idle 1h" in told
     file = recording(tmp_path, box(device))
     assert call("people", "--from", file).text.splitlines()[1].split()[:4] == ["mira", "0", "–", "1h"]
     assert call("people", "--from", file, "--json").json["people"][0]["memory"] is None
+
+
+def test_a_process_in_a_container_names_it(call: Call, tmp_path: Path) -> None:
+    process = job(command="serve", container="k8s 3f2a9c01d4e5 pod 8d1f0c2a-1b2c-4d5e-9f00-123456789abc")
+    device = busy(gpu(0), process)
+    assert f"serve ({process.container})" in shown(box(device), 120)
+    out = call("people", "--from", recording(tmp_path, box(device))).text
+    assert out.rstrip().endswith(f"serve ({process.container})")
 
 
 def test_what_is_held_by_no_process_stands_at_the_end() -> None:
@@ -229,12 +239,12 @@ def test_every_line_fits_and_no_name_moves_the_cursor() -> None:
 def test_the_shared_box_by_people_and_what_nobody_can_be_seen_to_hold(call: Call) -> None:
     head, *rows = call("people", "--demo", "shared").text.splitlines()
     assert head.split() == ["USER", "GPUS", "MEMORY", "FOR", "WITH"]
-    assert [row.split()[:3] for row in rows] == [
-        ["ines", "3", "72.5G"],
-        ["mira", "0", "66.1G"],
-        ["bo", "6", "37.9G"],
-        ["you", "1", "19.6G"],
-        ["–", "2", "22.4G"],
+    assert [row.split("(idle")[0].split()[:2] for row in rows] == [
+        ["bo", "6"],
+        ["ines", "3"],
+        ["mira", "0"],
+        ["you", "1"],
+        ["–", "2"],
     ]
     assert "no visible process" in rows[-1]
 
@@ -269,7 +279,7 @@ def test_instances_of_a_divided_gpu_are_told_apart(call: Call) -> None:
 def test_foreign_names_and_notes_of_a_recording_do_nothing_to_the_terminal(
     call: Call, tmp_path: Path
 ) -> None:
-    evil = job(1, user="e\x1b[2Jvil", command=None, note="\x1b]0;pwn\x07")
+    evil = job(1, user="e\x1b[2Jvil", command=None, note="\x1b]0;pwn\x07", container="lxc \x1b[2J")
     out = call("people", "--from", recording(tmp_path, box(busy(gpu(0), evil)))).text
     assert all(line.isprintable() for line in out.splitlines())
 

@@ -54,6 +54,10 @@ def test_a_process_that_has_ended_is_none(child: int) -> None:
         plain_processes.Process(2**22 + 1)
 
 
+def test_where_there_is_proc_psutil_is_not_imported() -> None:
+    assert plain_processes.process_library() is plain_processes
+
+
 def test_ls_and_people_need_no_psutil() -> None:
     blocked = (
         "import sys; sys.modules['psutil'] = None;"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gputui.planning.files import NoLauncherError, PlanFiles, Recipe, files_of
+from gputui.planning.files import YAML_NAME, NoLauncherError, PlanFiles, Recipe, files_of
 from unit.planning_models import recipe
 
 LLAMA = "LlamaDecoderLayer"
@@ -17,8 +17,7 @@ SHARDED = ["zero1", "zero2", "zero3", "zero2-offload", "zero3-offload", "fsdp2",
 
 def config(files: PlanFiles) -> dict[str, Any]:
     """The configuration of accelerate."""
-    assert files.config is not None
-    read = yaml.safe_load(files.texts[files.config])
+    read = yaml.safe_load(files.texts[YAML_NAME])
     assert isinstance(read, dict)
     return read
 
@@ -33,7 +32,7 @@ def zero(made: Recipe) -> dict[str, Any]:
 )
 def test_one_device_and_ddp_need_no_file(strategy: str, devices: int, launcher: str) -> None:
     files = files_of(recipe(strategy, devices))
-    assert (files.launcher, files.texts, files.config) == (launcher, {}, None)
+    assert (files.launcher, files.texts) == (launcher, {})
 
 
 @pytest.mark.parametrize(("strategy", "devices", "kind"), [("single", 1, "NO"), ("ddp", 4, "MULTI_GPU")])
@@ -66,6 +65,24 @@ def test_tensor_parallel_groups_times_shards_are_all_processes() -> None:
     assert read["distributed_type"] == "FSDP"
     sizes = read["parallelism_config"]
     assert (sizes["parallelism_config_tp_size"], sizes["parallelism_config_dp_shard_size"]) == (4, 2)
+
+
+def test_devices_that_share_a_sequence_are_in_the_file_by_one_of_the_two_ways() -> None:
+    for name, kind, way, other in (("cp2-fsdp2", "FSDP", "cp", "sp"), ("sp2-zero3", "DEEPSPEED", "sp", "cp")):
+        files = files_of(recipe(name, 8))
+        read = config(files)
+        sizes = read["parallelism_config"]
+        assert read["distributed_type"] == kind
+        assert sizes[f"parallelism_config_{way}_size"] == 2
+        assert sizes.get(f"parallelism_config_{other}_size", 1) == 1
+        assert sizes["parallelism_config_dp_shard_size"] == 4
+        assert any("divide its sequences" in note for note in files.notes)
+
+
+def test_data_parallel_is_one_process_without_a_file() -> None:
+    files = files_of(recipe("dp", 4))
+    assert (files.launcher, dict(files.texts)) == ("python", {})
+    assert any("DataParallel" in note for note in files.notes)
 
 
 def test_where_one_group_takes_all_devices_nothing_is_left_to_shard() -> None:
@@ -102,7 +119,7 @@ def test_zero_says_its_stage_and_what_the_host_keeps_in_both_files(
 
 def test_what_deepspeed_starts_it_goes_on_starting_with_its_own_file() -> None:
     files = files_of(recipe("zero2", 2), started_by="deepspeed")
-    assert (files.launcher, list(files.texts), files.config) == ("deepspeed", ["deepspeed.json"], None)
+    assert (files.launcher, list(files.texts)) == ("deepspeed", ["deepspeed.json"])
 
 
 @pytest.mark.parametrize(

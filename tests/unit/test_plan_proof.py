@@ -93,7 +93,7 @@ def test_what_a_library_lacks_or_has_changed_is_a_remark(tmp_path: Path, part: s
 def test_what_was_answered_counts_where_the_time_ends_and_then_the_child_is_gone(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     files = {"model.json": MODEL, "estimates.json": ESTIMATES}
-    proof = answered(tmp_path, files, f"echo $$ > {pid}; exec sleep 600", seconds=1.0)
+    proof = answered(tmp_path, files, f"echo $$ > {pid}; exec sleep 600", seconds=3.0)
     assert proof.parameters == 134515008 and proof.peak is None
     assert proof.problems == () and any("within" in remark for remark in proof.remarks)
     assert not Path(f"/proc/{pid.read_text().strip()}").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from pathlib import Path
@@ -253,3 +254,14 @@ def test_the_line_is_the_one_that_run_would_start(
     call = caller(capsys)
     words = ("run", "--demo", "--gpus", "1,0", "--force", "--dry-run", "--", *plan.options.command)
     assert call(*words).out == f"{line}\n"
+
+
+def test_the_trainers_own_fsdp_file_is_ours_or_is_refused() -> None:
+    typed = "torchrun train.py --fsdp full_shard --fsdp_config own.json"
+    found = made(recipe("fsdp2", 2, wrap="LlamaDecoderLayer", checkpointing=True), typed)
+    assert command(found).endswith("--fsdp full_shard --fsdp_config plan/fsdp.json")
+    values = json.loads(found.texts[Path("plan/fsdp.json")])
+    assert values["version"] == 2 and values["transformer_layer_cls_to_wrap"] == "LlamaDecoderLayer"
+    assert values["activation_checkpointing"] and values["reshard_after_forward"]
+    with pytest.raises(RecipeError, match="asks for FSDP"):
+        made(recipe("zero2", 2), typed)

@@ -15,7 +15,8 @@ from gputui.inventory.formatting import GIB
 from gputui.planning.box import Box, box_of
 from gputui.planning.closed_forms import FAMILIES
 from gputui.planning.document import to_document
-from gputui.planning.memory import needed
+from gputui.planning.estimators import estimates
+from gputui.planning.memory import host_needed, needed
 from gputui.planning.model import Model, PlanningError
 from gputui.planning.plan import Plan, Remedy, Row, plan
 from gputui.planning.reading import of_parameters
@@ -57,7 +58,7 @@ def simulated(name: str) -> Box:
     source = named(name)
     source.open()
     snapshot = source.read(Want.ALL | Want.DETAILS)
-    return box_of(snapshot, snapshot.devices, host_memory=512 * GIB)
+    return replace(box_of(snapshot, snapshot.devices), host_memory=512 * GIB)
 
 
 # Decisions
@@ -146,33 +147,213 @@ def test_links_decide_the_time_and_what_is_possible() -> None:
         plan(LLAMA32_1B, AUTOCAST, replace(simulated(name), memory_free=(22 * GIB,) * 8))
         for name in ("dgx-h100", "rtx4090")
     )
-    assert set(names(fast)) - set(names(slow)) == {"tp2-fsdp2", "tp4-fsdp2", "tp8-fsdp2"}
+    only = set(names(fast)) - set(names(slow))
+    assert only == {
+        *("tp2-fsdp2", "tp4-fsdp2", "tp8-fsdp2", "tp2-pp2-zero1", "tp2-pp4", "tp4-pp2"),
+    }
     assert (row(fast, "fsdp2").traffic.seconds or 0) < (row(slow, "fsdp2").traffic.seconds or 0) / 5
 
 
-def test_a_pipeline_stands_below_all_that_can_be_started() -> None:
-    slow = plan(LLAMA2_7B, AUTOCAST, replace(simulated("rtx4090"), memory_free=(24 * GIB,) * 8))
-    assert slow.best is not None and slow.best.name == "zero3-offload"
-    assert [each.name for each in slow.rows if each.fits] == ["zero3-offload", "pp8"]
-    assert any("pp8" in notice for notice in slow.notices)
+def test_a_pipeline_stands_below_all_that_can_be_started_where_links_are_fast() -> None:
     fast = plan(LLAMA2_7B, AUTOCAST, h100s())
-    assert [each.name for each in fast.rows if each.fits][-1] == "pp8"
+    fits = [each for each in fast.rows if each.fits]
+    assert sorted(fits, key=lambda each: not each.strategy.startable) == fits and "pp" in fits[-1].name
     lacking = plan(LLAMA3_70B, AUTOCAST, rtx_3090s())
-    assert lacking.rows[-1].name == "pp4" and not lacking.rows[-1].fits
+    assert not lacking.rows[-1].strategy.startable and not lacking.rows[-1].fits
+
+
+def test_over_slow_links_a_pipeline_stands_before_what_gathers_weights() -> None:
+    """The guide: without fast links a pipeline is faster than ZeRO or tensor parallelism."""
+    slow = plan(LLAMA2_7B, replace(AUTOCAST, checkpointing=True), box(8, 32 * GIB, "SYS", 12.0, 10**13))
+    order = [each.name for each in slow.rows if each.fits]
+    assert order.index("pp8") < order.index("zero3") and order.index("pp8") < order.index("fsdp2")
+    assert (row(slow, "pp8").traffic.seconds or 0) < (row(slow, "fsdp2").traffic.seconds or 0) / 50
+    assert "slow links" in row(slow, "fsdp2").apart
+    few = plan(LLAMA2_7B, replace(AUTOCAST, checkpointing=True), box(8, 22 * GIB, "SYS", 12.0, 10**13))
+    assert few.best is not None and few.best.name == "pp8"
+    # What a launcher can start is named, too.
+    assert any("pp8 sends least" in notice and "zero3" in notice for notice in few.notices)
+
+
+# Devices that share a batch
+
+
+def test_all_strategies_but_one_device_make_the_same_global_batch() -> None:
+    """The guide: global batch = micro-batch × chunks × dp. Devices that share a batch make more passes."""
+    for workload in (Workload(batch=2, accumulation=3), Workload(sequence=16384)):
+        found = plan(LLAMA3_8B, workload, h100s())
+        assert found.global_batch == workload.batch * workload.accumulation * 8
+        for each in found.rows:
+            own = each.strategy.own(workload)
+            total = own.batch * own.accumulation * each.strategy.replicas
+            assert total == (
+                found.global_batch if each.name != "single" else workload.batch * own.accumulation
+            )
+            if each.strategy.sharing > 1:
+                assert f"global batch {total} = {own.batch} × {own.accumulation} " in each.reason
+    assert to_document(found)["global_batch"] == 8
+
+
+def test_a_pipeline_waits_less_with_more_chunks_and_with_interleaved_stages() -> None:
+    def bubble(name: str, accumulation: int) -> float:
+        return row(plan(LLAMA2_7B, Workload(accumulation=accumulation), h100s()), name).traffic.bubble
+
+    # (p - 1) / (m + p - 1): eight stages and eight chunks.
+    assert bubble("pp8", 1) == pytest.approx(7 / 15) and bubble("pp8", 4) == pytest.approx(7 / 39)
+    assert bubble("pp8x2", 1) == pytest.approx(7 / 23)
+    many = plan(LLAMA2_7B, Workload(accumulation=4), h100s())
+    once, twice = (row(many, name) for name in ("pp8", "pp8x2"))
+    assert twice.traffic.bytes == 2 * once.traffic.bytes and twice.bytes.total > once.bytes.total
+
+
+def test_several_pipelines_divide_the_optimizer_and_add_their_gradients() -> None:
+    found = plan(LLAMA2_7B, Workload(), h100s())
+    both, one = row(found, "pp4-zero1"), row(found, "pp8")
+    assert both.strategy.replicas == 2 and "2 pipelines with ZeRO-1" in both.reason
+    assert both.bytes.optimizer == pytest.approx(one.bytes.optimizer, rel=0.1)
+    assert both.bytes.weights == pytest.approx(2 * one.bytes.weights, rel=0.1)
+    sent = {each.what: each.bytes for each in both.traffic.exchanges}
+    # The first stage has its eight layers and the embedding.
+    first = 8 * LLAMA2_7B.largest_block + 32000 * 4096
+    assert sent["gradients"] == pytest.approx(2 * first, rel=0.001)
+
+
+def test_embeddings_that_the_first_and_the_last_stage_share_are_sent() -> None:
+    tied, untied = (
+        {
+            each.what: each.bytes
+            for each in row(plan(known, Workload(), h100s()), "pp4-zero1").traffic.exchanges
+        }
+        for known in (LLAMA32_1B, LLAMA3_8B)
+    )
+    assert tied["embeddings"] == 2 * 128256 * 2048 and "embeddings" not in untied
+
+
+def test_three_dimensions_divide_what_each_device_has() -> None:
+    found = plan(LLAMA2_7B, AUTOCAST, h100s())
+    three = row(found, "tp2-pp2-zero1")
+    sizes = (three.strategy.tensor_parallel, three.strategy.pipeline_parallel, three.strategy.replicas)
+    assert sizes == (2, 2, 2)
+    assert three.bytes.weights == pytest.approx(LLAMA2_7B.parameters, rel=0.1)
+    assert {each.what for each in three.traffic.exchanges} == {"layers", "stages", "gradients"}
+
+
+def test_a_long_sequence_is_divided_by_one_of_the_two_ways() -> None:
+    long = plan(LLAMA3_8B, Workload(sequence=32768), h100s())
+    shared = {each.name: each for each in long.rows if each.strategy.context_parallel > 1}
+    assert set(shared) == {"cp2-fsdp2", "cp4-fsdp2", "cp8-fsdp2", "sp2-zero3", "sp4-zero3", "sp8-zero3"}
+    kept = [row(long, name).bytes.activations for name in ("fsdp2", "cp2-fsdp2", "cp4-fsdp2")]
+    assert kept[1] == pytest.approx(kept[0] / 2, rel=0.1) and kept[2] == pytest.approx(kept[0] / 4, rel=0.1)
+    short = plan(LLAMA3_8B, Workload(), h100s())
+    assert not any(each.strategy.context_parallel > 1 for each in short.rows)
+
+
+# Several machines
+
+
+def test_a_batch_that_is_no_multiple_of_the_devices_is_said_not_to_be_split() -> None:
+    def said(batch: int, devices: int, splits: bool = True) -> bool:
+        made = plan(LLAMA3_8B, replace(AUTOCAST, batch=batch, splits=splits), h100s(devices))
+        return any("split_batches" in notice for notice in made.notices)
+
+    assert said(15, 8) and not said(16, 8) and not said(15, 1) and not said(15, 8, splits=False)
+
+
+def machines(nodes: int, gigabits: float, link: str = "NV18") -> Box:
+    return replace(box(8, 79 * GIB, link, 370.8, 1000 * GIB), nodes=nodes, network=gigabits / 8)
+
+
+def test_a_model_of_a_size_alone_has_pipelines_with_tensor_parallelism() -> None:
+    """The notice for slow links between machines recommends them."""
+    found = plan(of_parameters(70 * 10**9), replace(AUTOCAST, checkpointing=True), machines(4, 400))
+    assert {"tp2-pp8-zero1", "tp4-pp8", "tp8-pp4"} <= {row.name for row in found.rows}
+
+
+def test_over_a_fast_network_weights_are_gathered_and_pipelines_are_last() -> None:
+    """The guide: ZeRO needs close to no change of the program; 3D sends less and needs one."""
+    found = plan(LLAMA3_8B, AUTOCAST, machines(2, 3200))
+    order = [each.name for each in found.rows if each.fits]
+    assert not found.box.slow and order.index("fsdp2") < order.index("hsdp") < order.index("tp2-pp2-zero1")
+    assert any("fast" in notice and "need no change" in notice for notice in found.notices)
+
+
+def test_over_a_slow_network_hsdp_and_three_dimensions_come_first() -> None:
+    """The guide: with slow links and little memory, data, pipeline and tensor parallelism with ZeRO."""
+    for network in (10, 100, 400):
+        found = plan(LLAMA3_8B, AUTOCAST, machines(2, network))
+        order = [each.name for each in found.rows if each.fits]
+        assert found.box.slow and not row(found, "hsdp").slow
+        for name in ("hsdp", "tp2-pp2-zero1", "tp8-pp2"):
+            assert order.index(name) < order.index("fsdp2") and order.index(name) < order.index("zero3")
+        assert any("slow" in notice and "HSDP" in notice for notice in found.notices)
+    few = plan(LLAMA3_70B, replace(AUTOCAST, checkpointing=True), machines(4, 10))
+    assert few.best is not None and "pp" in few.best.name
+
+
+def test_hsdp_divides_within_a_machine_and_sends_gradients_between_them() -> None:
+    found = plan(LLAMA3_8B, AUTOCAST, machines(2, 400))
+    one = row(plan(LLAMA3_8B, AUTOCAST, h100s(8)), "fsdp2").bytes
+    both = row(found, "hsdp")
+    assert (both.bytes.weights, both.bytes.optimizer) == (one.weights, one.optimizer)
+    sent = {each.what: each for each in both.traffic.exchanges}
+    assert sent["copies"].bytes == 4 * LLAMA3_8B.parameters // 8
+    # Eight rings share the network of a machine: 50 GB/s.
+    assert sent["copies"].seconds == pytest.approx(sent["copies"].bytes / (50e9 / 8))
+    assert (sent["weights"].seconds or 0) == pytest.approx(sent["weights"].bytes / 370.8e9)
+
+
+def test_tensor_parallelism_and_data_parallel_stay_within_a_machine() -> None:
+    found = names(plan(LLAMA3_70B, AUTOCAST, machines(4, 400)))
+    assert "dp" not in found and "tp8-fsdp2" in found and "tp16-fsdp2" not in found
+
+
+def test_deepspeeds_estimates_are_those_of_so_many_machines() -> None:
+    found = plan(LLAMA2_7B, AUTOCAST, machines(2, 400))
+    assert found.estimates == estimates(LLAMA2_7B.parameters, LLAMA2_7B.largest_layer, 8, 2)
+    host = host_needed(LLAMA2_7B, AUTOCAST, Strategy("zero3-offload", 16), 2)
+    assert host == next(each.cpu for each in found.estimates if (each.stage, each.offload) == (3, "all"))
+
+
+# DataParallel
+
+
+def test_data_parallel_has_five_exchanges_and_ddp_one() -> None:
+    """The guide's own benchmark: gpt2, four sequences of 1024 tokens on each of two devices: 1.82 GB."""
+    given = box(2, 24 * GIB, "NV2", 40.0)
+    found = plan(GPT2, Workload(4, 1024, "autocast"), given)
+    one, other = row(found, "dp"), row(found, "ddp")
+    sent = [each.what for each in one.traffic.exchanges]
+    assert sent == ["inputs", "weights", "outputs", "losses", "gradients"]
+    assert [each.what for each in other.traffic.exchanges] == ["gradients"]
+    assert one.traffic.bytes == pytest.approx(1.82e9, rel=0.01)
+    assert one.traffic.seconds == pytest.approx(0.045, rel=0.02)
+    assert "five exchanges" in one.reason and "one exchange" in other.reason
+
+
+def test_data_parallel_needs_more_of_gpu_0_than_of_each_other() -> None:
+    found = plan(GPT2, Workload(4, 1024, "autocast"), h100s(4))
+    first, *others = row(found, "dp").device_bytes
+    assert len(others) == 3 and len(set(others)) == 1
+    # The optimizer's states, the gradients of the others, and the outputs of all.
+    parts = row(found, "dp").bytes
+    outputs = 4 * 4 * 1024 * 4 * GPT2.vocabulary
+    assert first - others[0] == parts.optimizer + parts.gradients + outputs
+    assert set(row(found, "ddp").device_bytes) == {row(found, "ddp").bytes.total}
 
 
 def test_where_only_a_pipeline_fits_what_would_do_is_said_all_the_same() -> None:
-    found = plan(LLAMA3_70B, Workload(), replace(h100s(), host_memory=64 * GIB))
-    assert found.best is not None and found.best.name == "pp8"
-    assert any(notice.startswith("would be enough: ") for notice in found.notices)
+    given = box(8, 72 * GIB, "NV18", 370.8, 64 * GIB)
+    found = plan(LLAMA3_70B, Workload(checkpointing=True), given)
+    assert found.best is not None and found.best.name == "tp4-pp2"
+    assert any(notice.startswith("would fit with ") for notice in found.notices)
 
 
 def test_what_would_do_is_not_only_a_pipeline_of_many_stages() -> None:
     found = plan(LLAMA3_70B, AUTOCAST, rtx_3090s())
-    would = [notice for notice in found.notices if notice.startswith("would be enough: ")]
+    would = [notice for notice in found.notices if notice.startswith("would fit with ")]
     assert would and not any("pipeline" in each for each in would)
     only = plan(LLAMA3_70B, Workload(lora=16, checkpointing=True, optimizer="adamw8bit"), rtx_3090s(2))
-    would = [notice for notice in only.notices if notice.startswith("would be enough: ")]
+    would = [notice for notice in only.notices if notice.startswith("would fit with ")]
     assert would
 
 
@@ -200,7 +381,7 @@ def test_measured_bandwidths_of_devices_without_a_uuid_of_their_own_are_taken(na
     snapshot = source.read(Want.ALL | Want.DETAILS)
     one, other = snapshot.devices[:2]
     found = box_of(snapshot, (one, other), measured={(one.key, other.key): 40.0, ("else", "where"): 1.0})
-    assert found.measured and found.ring_bandwidth((0, 1)) == 40
+    assert found.measured and found.slowest([(0, 1)]) == 40
     assert not box_of(snapshot, (one, other), measured={("else", "where"): 1.0}).measured
 
 
@@ -221,7 +402,8 @@ def test_what_fits_tightly_stands_above_what_waits_for_the_host() -> None:
 
 def test_tensor_parallelism_stays_within_direct_links_and_divides_the_heads() -> None:
     def groups(known: Model, given: Box) -> set[str]:
-        return {name for name in names(plan(known, AUTOCAST, given)) if name.startswith("tp")}
+        found = names(plan(known, AUTOCAST, given))
+        return {name for name in found if name.startswith("tp") and "pp" not in name}
 
     assert groups(LLAMA3_8B, h100s()) == {"tp2-fsdp2", "tp4-fsdp2", "tp8-fsdp2"}
     assert groups(LLAMA3_8B, rtx_3090s()) == set()
@@ -243,8 +425,12 @@ def test_tensor_parallelism_stays_within_direct_links_and_divides_the_heads() ->
 
 
 def test_a_pipeline_has_a_row_of_its_own_and_no_more_stages_than_layers() -> None:
-    assert "pp8" in names(plan(LLAMA2_7B, AUTOCAST, h100s()))
-    assert not any(name.startswith("pp") for name in names(plan(model("gpt2", n_layer=4), AUTOCAST, h100s())))
+    found = names(plan(LLAMA2_7B, AUTOCAST, h100s()))
+    assert {name for name in found if "pp" in name} == {
+        *("pp2-zero1", "pp4-zero1", "pp4x2-zero1", "pp8", "pp8x2"),
+        *("tp2-pp2-zero1", "tp2-pp4", "tp4-pp2"),
+    }
+    assert "pp8" not in names(plan(model("gpt2", n_layer=4), AUTOCAST, h100s()))
 
 
 def test_the_least_free_memory_of_the_devices_decides() -> None:
@@ -269,20 +455,23 @@ def test_devices_without_bfloat16_are_told_apart() -> None:
 def test_the_document_has_the_keys_that_scripts_depend_on() -> None:
     document = to_document(plan(LLAMA2_7B, AUTOCAST, h100s()))
     assert set(document) == {
-        *("schema", "model", "devices", "memory_free_min", "strategies", "estimators", "notices")
+        *("schema", "model", "devices", "memory_free_min", "strategies", "estimators", "notices"),
+        *("workload", "global_batch", "nodes"),
     }
     assert set(document["model"]) == {"name", "architecture", "parameters", "largest_layer"}
     for each in document["strategies"]:
         assert set(each) == {
             *("name", "devices", "tp", "pp", "bytes", "fits", "margin"),
-            *("traffic_bytes", "seconds", "reason"),
+            *("traffic_bytes", "seconds", "reason", "serving"),
+            *("cp", "dp", "device_bytes", "exchanges", "bubble"),
         }
-        parts = {"weights", "gradients", "optimizer", "buffers", "activations", "fixed"}
+        parts = {"weights", "gradients", "optimizer", "buffers", "activations", "fixed", "cache"}
         assert set(each["bytes"]) == {*parts, "total"}
         assert each["bytes"]["total"] == sum(each["bytes"][part] for part in parts)
     assert {each["name"] for each in document["strategies"]} == {
         *("single", "ddp", "zero1", "zero2", "zero3", "zero2-offload", "zero3-offload", "fsdp2"),
-        *("tp2-fsdp2", "tp4-fsdp2", "tp8-fsdp2", "pp8"),
+        *("tp2-fsdp2", "tp4-fsdp2", "tp8-fsdp2", "pp8", "dp", "pp2-zero1", "pp4-zero1", "pp4x2-zero1"),
+        *("pp8x2", "tp2-pp2-zero1", "tp2-pp4", "tp4-pp2"),
     }
     by_deepspeed = {(each["stage"], each["offload"]): each for each in document["estimators"]["deepspeed"]}
     assert by_deepspeed[3, "none"]["gpu"] == 15_685_723_136
@@ -323,11 +512,12 @@ def test_only_strategies_of_the_groups_that_are_asked_for_are_planned() -> None:
         return names(plan(LLAMA3_8B, AUTOCAST, h100s(), grouping))
 
     assert of(Grouping(tensor=4)) == ["tp4-fsdp2"]
-    assert of(Grouping(pipeline=8)) == ["pp8"]
+    assert set(of(Grouping(pipeline=8))) == {"pp8", "pp8x2"}
+    assert of(Grouping(tensor=4, pipeline=2)) == ["tp4-pp2"]
     assert of(Grouping(independent=True)) == ["single"]
     assert of(Grouping()) == names(plan(LLAMA3_8B, AUTOCAST, h100s()))
     with pytest.raises(PlanningError):
-        of(Grouping(tensor=4, pipeline=2))
+        of(Grouping(tensor=8, pipeline=2))
 
 
 # Traffic
@@ -505,18 +695,12 @@ def with_remedy(remedy: Remedy, workload: Workload, strategy: Strategy) -> tuple
     if remedy.kind == "devices":
         stages = remedy.value if strategy.kind == "pp" else 1
         return workload, replace(strategy, devices=remedy.value, pipeline_parallel=stages)
-    if remedy.kind == "adamw8bit":
-        return replace(workload, optimizer="adamw8bit"), strategy
-    if remedy.kind == "checkpointing":
-        return replace(workload, checkpointing=True), strategy
-    if remedy.kind == "batch":
-        return replace(workload, batch=remedy.value), strategy
-    return replace(workload, lora=remedy.value), strategy
+    return remedy.made_in(workload), strategy
 
 
 def test_a_plan_takes_a_few_milliseconds() -> None:
-    """The budget is 50 ms; a loaded machine has five times as much."""
+    """The budget is 20 ms; a loaded machine has five times as much."""
     for known in (LLAMA3_70B, model("deepseek_v3"), model("t5")):
         began = time.process_time()
         plan(known, AUTOCAST, h100s(16))
-        assert time.process_time() - began < 0.25
+        assert time.process_time() - began < 0.1

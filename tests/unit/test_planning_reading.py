@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +83,14 @@ def test_a_number_is_a_model_of_that_size(tmp_path: Path) -> None:
     assert read("1.5b", tmp_path).parameters == 1_500_000_000
 
 
+@pytest.mark.parametrize(
+    ("size", "heads"),
+    [("1B", 16), ("3B", 24), ("7B", 32), ("8B", 32), ("13B", 40), ("70B", 64), ("405B", 128)],
+)
+def test_a_number_has_the_heads_of_models_of_this_size(tmp_path: Path, size: str, heads: int) -> None:
+    assert read(size, tmp_path).heads == heads
+
+
 def test_a_folder_called_like_a_number_is_the_folder(tmp_path: Path) -> None:
     configured(tmp_path / "8B")
     assert read("8B", tmp_path).wrap_class == "LlamaDecoderLayer"
@@ -126,6 +137,19 @@ def test_a_hub_id_is_found_in_the_cache_where_the_variables_say(
     environ = {"HOME": "/nonexistent"} | {key: value.format(tmp_path) for key, value in variables.items()}
     found = read("org/tiny-model", tmp_path, environ)
     assert (found.name, found.layers) == ("org/tiny-model", 3)
+
+
+def test_a_folder_of_any_number_of_snapshots_is_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Endless(contextlib.nullcontext[None]):
+        def __enter__(self) -> Iterator[Path]:  # type: ignore[override]
+            return itertools.repeat(tmp_path)
+
+    monkeypatch.setattr(os, "scandir", lambda folder: Endless())
+    monkeypatch.setattr(os, "listdir", None)
+    with pytest.raises(PlanningError, match="no such model"):
+        read_model("org/model", {"HF_HUB_CACHE": str(tmp_path)}, tmp_path)
 
 
 def test_a_hub_id_that_is_not_in_the_cache_says_so(tmp_path: Path) -> None:

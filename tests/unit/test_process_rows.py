@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gputui.choosing.rules import Rules
+from gputui.choosing.verdict import GLYPHS
 from gputui.inventory.claim import Claim
 from gputui.inventory.process import Ancestor, Process
 from gputui.inventory.snapshot import Snapshot
@@ -57,6 +59,18 @@ def test_each_order(sort: str, order: list[str], three: AppState) -> None:
     assert pids(rows(three, sort)) == order
 
 
+def test_beside_the_table_come_first_those_who_may_be_asked_then_mine() -> None:
+    ana, bo, me = job(1, user="ana"), job(2, user="bo", started=0.0), job(3, user="me", own=True)
+    state = AppState({}, rules=Rules(idle=60))
+    for now in (NOW, NOW + 90):
+        devices = (busy(gpu(0), ana), replace(busy(gpu(1), bo), utilization=0), busy(gpu(2), me))
+        state = state.with_snapshot(replace(box(*devices), time=now))
+    lines = ["".join(text for text, _ in line) for line in processes(state, 100, 9)[1:]]
+    assert [line.split()[:2] for line in lines] == [[f"{GLYPHS['idle']}1", "bo"], ["2", "you"], ["0", "ana"]]
+    # The first to be shown are the last to be counted as hidden.
+    assert "bo" in processes(state, 100, 3)[1][2][0]
+
+
 def test_what_is_not_known_of_a_process_comes_last() -> None:
     found = app_state(job(1, memory=None, started=None), job(2))
     assert pids(rows(found, "memory")) == pids(rows(found, "age")) == ["2", "1"]
@@ -82,7 +96,7 @@ def test_a_device_that_is_held_or_claimed_or_lost_has_a_row_and_a_free_one_has_n
         ("0", "–", "", None),
         ("1", "ana", "", None),
     ]
-    assert found[0].memory == "22.0G" and found[0].what.startswith("held: ")
+    assert found[0].memory == "22.0G" and [row.state for row in found] == ["held", "claimed"]
 
 
 def test_a_device_that_is_cooling_down_has_nothing_on_it_and_no_row() -> None:
@@ -281,7 +295,7 @@ def test_by_what_they_use_the_most_comes_first_and_the_unknown_last(sort: str) -
     assert pids(rows(found, sort)) == ["3", "2", "1"]
 
 
-@pytest.mark.parametrize(("width", "columns"), [(60, []), (80, ["GPU"]), (130, ["GPU", "CPU", "RAM"])])
+@pytest.mark.parametrize(("width", "columns"), [(60, []), (80, ["GPU", "CPU"]), (130, ["GPU", "CPU", "RAM"])])
 def test_what_processes_use_has_columns_where_the_command_keeps_its_room(
     width: int, columns: list[str]
 ) -> None:
@@ -336,27 +350,27 @@ def test_what_has_no_line_beside_the_table_is_counted() -> None:
     assert len(processes(many, 76, 21)) == 21
 
 
-def test_the_path_of_a_program_stands_only_where_there_is_width_for_all() -> None:
+def test_a_list_names_a_program_without_its_path_and_finds_it_by_that() -> None:
     path = "/root/.pyenv/versions/3.11.7/bin/python3"
     state = app_state(job(1, command=f"{path} train.py --lr 3e-4"), job(2, command=f"{path} -c \x1b[2J"))
     panel = texts(processes(state, 120, 20))
     assert not any(".pyenv" in line for line in panel) and any("python3 train.py --lr" in x for x in panel)
     narrow, wide = (texts(listed(rows(state), width).lines(0, 2)) for width in (80, 160))
-    assert all(" python3 " in line for line in narrow) and all(path in line for line in wide)
+    assert all(" python3 " in line for line in (*narrow, *wide))
     assert "\x1b" not in "".join((*panel, *narrow, *wide))
     assert pids(rows(state, filter_text=".pyenv")) == ["1", "2"]
 
 
-def test_held_memory_is_one_line_in_the_panel_and_has_its_advice_on_the_pages() -> None:
+def test_processes_that_the_driver_does_not_list_are_not_said_to_be_none() -> None:
+    unlisted, empty = gpu(0, processes=None), gpu(1, processes=())
+    for devices, told in (((unlisted,), "does not list"), ((unlisted, empty), "none"), ((), "none")):
+        assert told in texts(processes(AppState({}).with_snapshot(box(*devices)), 80, 20))[1]
+
+
+def test_held_memory_is_told_by_the_table_and_has_its_advice_on_the_pages() -> None:
     held = gpu(0, memory_used=22 * GIB, memory_free=58 * GIB)
     state = AppState({}).with_snapshot(box(held))
-    assert [line.split("  ")[-1] for line in texts(processes(state, 80, 20))[1:]] == [
-        "held, no visible process"
-    ]
-    # The amount is in the column before the text, once.
-    assert "".join(texts(processes(state, 80, 20))).count("22.0G") == 1
-    # The text is wrapped where there is room, and cut where there is none.
-    assert len(processes(state, 44, 20)) == 3 and len(processes(state, 44, 2)) == 2
+    assert texts(processes(state, 80, 20))[1:] == [" none"]
     assert (
         "sudo fuser" in rows(state)[0].what and "sudo fuser" in texts(listed(rows(state), 160).lines(0, 1))[0]
     )

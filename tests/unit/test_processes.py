@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import json
 import os
 import subprocess
 import sys
@@ -11,17 +12,20 @@ import time
 import tracemalloc
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from gputui.inventory.process import ANOTHER_NAMESPACE, OWNER_UNKNOWN
-from gputui.system import processes
+from gputui.sources.simulated.boxes import BOXES
+from gputui.system import plain_processes, processes
 from gputui.system.containers import container
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.process_stat import ProcessStat
 from gputui.system.processes import HostUse, Owner, ProcessTable
+from simnvml import SimulatedNvml
 
 NOBODY = 2**22 + 1
 """A pid that Linux never assigns."""
@@ -71,6 +75,24 @@ class Fake:
         return self.started
 
 
+CONTAINER = """
+import pathlib, subprocess, sys
+box, first, second = pathlib.Path(sys.argv[1]), *sys.argv[2:]
+subprocess.run(["mount", "-t", "tmpfs", "devices", "/dev"], check=True)
+for name in ("null", "nvidia0"):
+    pathlib.Path("/dev", name).touch()
+def started(text, name):
+    words = [sys.executable, "-S", "-c", f"{text}; print(flush=True); input()", name]
+    child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    child.stdout.readline()
+    return child.pid
+trains, idles = started("file = open('/dev/nvidia0')", "train.py"), started("pass", "other.py")
+text = box.read_text().replace(f" {first} ", f" {trains} ").replace(f" {second} ", f" {idles} ")
+box.write_text(text)
+subprocess.run([sys.executable, "-m", "gputui", "ls", "--json"], check=True)
+"""
+"""A container without the host's pids: a process that has a GPU open, one that has not, and gputui."""
+
 Give = Callable[[int, Fake], None]
 
 
@@ -92,6 +114,7 @@ def give(monkeypatch: pytest.MonkeyPatch) -> Give:
         return ProcessStat("S", 1, pid, int(fake.started)) if fake and fake.alive else None
 
     monkeypatch.setattr(psutil, "Process", look)
+    monkeypatch.setattr(processes, "process_library", lambda: psutil)
     monkeypatch.setattr(processes, "process_stat", stat)
 
     def put(pid: int, fake: Fake) -> None:
@@ -111,6 +134,18 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
         yield started
         assert started.stdin
         started.stdin.close()
+
+
+@pytest.fixture
+def namespace() -> tuple[str, ...]:
+    """The words that start a program in a pid namespace with a /proc of its own, where it may mount."""
+    words = ("unshare", "--pid", "--fork", "--mount", "--mount-proc")
+    for more in ((), ("--map-root-user",)):
+        with contextlib.suppress(OSError):
+            mounted = [*words, *more, "mount", "-t", "tmpfs", "devices", "/dev"]
+            if subprocess.run(mounted, capture_output=True, check=False).returncode == 0:
+                return (*words, *more)
+    pytest.skip("no pid namespace can be made here")
 
 
 # Real processes.
@@ -188,6 +223,9 @@ def test_who_started_it_may_not_be_seen(give: Give) -> None:
 
 
 HEX = "3f2a9c01d4e5" + "0" * 52
+POD = "8d1f0c2a-1b2c-4d5e-9f00-123456789abc"
+SLICE = f"kubepods-burstable-pod{POD.replace('-', '_')}.slice"
+IN_POD = f"k8s 3f2a9c01d4e5 pod {POD}"
 
 
 @pytest.mark.parametrize(
@@ -199,18 +237,47 @@ HEX = "3f2a9c01d4e5" + "0" * 52
             f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{HEX}.scope",
             "podman 3f2a9c01d4e5",
         ),
-        (f"0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{HEX}.scope", "k8s 3f2a9c01d4e5"),
-        (f"0::/kubepods/besteffort/pod8d1/{HEX}", "k8s 3f2a9c01d4e5"),
+        (
+            f"0::/machine.slice/machine-libpod_pod_{HEX}.slice/libpod-{HEX}.scope/container",
+            "podman 3f2a9c01d4e5",
+        ),
+        (f"0::/kubepods.slice/kubepods-burstable.slice/{SLICE}/cri-containerd-{HEX}.scope", IN_POD),
+        (f"0::/kubepods.slice/kubepods-burstable.slice/{SLICE}/crio-{HEX}.scope/container", IN_POD),
+        (f"0::/kubepods.slice/kubepods-burstable.slice/{SLICE}/docker-{HEX}.scope", IN_POD),
+        (f"11:memory:/system.slice/containerd.service/{SLICE}:cri-containerd:{HEX}\n0::/\n", IN_POD),
+        (f"9:pids:/kubepods/besteffort/pod{POD}/{HEX}\n8:cpu:/kubepods/besteffort/pod{POD}/{HEX}\n", IN_POD),
+        (f"0::/kubepods/pod{'0a' * 16}/{HEX}", f"k8s 3f2a9c01d4e5 pod {'0a' * 16}"),
+        # kind: a node of Kubernetes in a container of Docker.
+        (
+            f"0::/system.slice/docker-{'f' * 64}.scope/kubelet.slice/{SLICE}/cri-containerd-{HEX}.scope",
+            IN_POD,
+        ),
+        (f"0::/docker/{'f' * 64}/docker/{HEX}", "docker 3f2a9c01d4e5"),
+        (f"0::/ecs/0123456789abcdef0123456789abcdef/{HEX}", "docker 3f2a9c01d4e5"),
+        (f"0::/system.slice/nerdctl-{HEX}.scope", "nerdctl 3f2a9c01d4e5"),
         ("0::/lxc.payload.web/init.scope", "lxc web"),
+        ("0::/lxc/101/ns/init.scope", "lxc 101"),
+        ("4:cpu:/lxc/web\n3:devices:/lxc/web\n", "lxc web"),
         ("0::/machine.slice/machine-deb.scope", "nspawn deb"),
         ("0::/system.slice/slurmstepd.scope/job_1234/step_0/user/task_0", "slurm 1234"),
         ("0::/user.slice/user-1000.slice/session-3.scope", None),
+        # Podman's monitor is a process of the host.
+        (f"0::/user.slice/libpod-conmon-{HEX}.scope", None),
+        ("0::/user.slice/job_12x", None),
         ("0::/\n", None),
         ("", None),
     ],
 )
 def test_a_container_is_known_by_its_control_group(cgroup: str, told: str | None) -> None:
     assert container(cgroup) == told
+
+
+@pytest.mark.parametrize(
+    "part", ["kubepods-pod", f"pod{'1' * 32}", "/ecs/", "/ecs/a/b", "machine-", "/lxc/a"]
+)
+def test_a_control_group_with_a_long_name_is_read_in_time(part: str) -> None:
+    """With a repetition that has no limit, this takes half a minute."""
+    container(f"0::/{part * 5000}")
 
 
 def test_a_process_that_has_ended_is_not_taken_for_running(child: subprocess.Popen[bytes]) -> None:
@@ -238,9 +305,30 @@ def test_whether_the_drivers_pids_are_ours_is_found_out() -> None:
 
 
 def test_in_another_namespace_nothing_is_looked_up(give: Give) -> None:
-    give(7, Fake())
-    assert ProcessTable(host_pids=False).owner(7) == Owner(note=ANOTHER_NAMESPACE)
+    give(NOBODY, Fake())
+    assert ProcessTable(host_pids=False).owner(NOBODY) == Owner(note=ANOTHER_NAMESPACE)
     assert give.looked == []  # type: ignore[attr-defined]
+
+
+def test_in_a_container_only_a_process_that_has_a_gpu_open_is_known(
+    simulated_nvml: SimulatedNvml, tmp_path: Path, namespace: tuple[str, ...]
+) -> None:
+    """Real processes in a namespace of their own; the driver's pids are these, and one of the host."""
+    simulated_nvml.show_box(BOXES["shared"])
+    environment = simulated_nvml.environment({**os.environ, "GPUTUI_CLAIMS": str(tmp_path / "claims")})
+    done = subprocess.run(
+        [*namespace, sys.executable, "-c", CONTAINER, str(simulated_nvml.box), "31007", "31988"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    trains, idles, outside = (
+        json.loads(done.stdout)["devices"][place]["processes"][0] for place in (0, 1, 3)
+    )
+    assert trains["command"].endswith("train.py") and trains["user"] and trains["note"] is None
+    for process in (idles, outside):
+        assert (process["user"], process["command"], process["note"]) == (None, None, ANOTHER_NAMESPACE)
 
 
 @pytest.mark.usefixtures("give")
@@ -406,8 +494,13 @@ def test_what_was_answered_last_is_told_again_without_looking(give: Give) -> Non
 
 def test_the_reason_why_nothing_is_known_is_told_again_too() -> None:
     table = ProcessTable(host_pids=False)
-    table.owner(7)
-    assert table.last(7) == table.still(7) == Owner(note=ANOTHER_NAMESPACE)
+    table.owner(NOBODY)
+    assert table.last(NOBODY) == table.still(NOBODY) == Owner(note=ANOTHER_NAMESPACE)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root sees the files of all processes")
+def test_a_process_of_our_namespace_whose_files_are_hidden_is_not_said_to_be_outside() -> None:
+    assert ProcessTable(host_pids=False).owner(1) == Owner(note=OWNER_UNKNOWN)
 
 
 # Command lines.
@@ -468,12 +561,13 @@ def test_the_command_line_of_an_ancestor_is_cut_too(sleeper: Callable[..., int])
 
 
 def test_a_command_line_that_is_empty_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Meanwhile its owner can make it gigabytes long (PR_SET_MM_MAP), and psutil would read it."""
+    """Meanwhile its owner can make it gigabytes long (PR_SET_MM_MAP)."""
     name = "fifteen-letters"
     program = f"open('/proc/self/comm', 'w').write({name!r})"
     pid = os.posix_spawn(sys.executable, [sys.executable, "-S", "-c", program], os.environ)
     read_whole: list[int] = []
-    monkeypatch.setattr(psutil.Process, "cmdline", lambda process: read_whole.append(process.pid) or [])
+    for library in (psutil, plain_processes):
+        monkeypatch.setattr(library.Process, "cmdline", lambda process: read_whole.append(process.pid) or [])
     try:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         assert ProcessTable(host_pids=True).owner(pid).command == name

@@ -65,6 +65,9 @@ def test_two_who_wait_are_listed_with_what_is_in_the_way(box: Box) -> None:
             "job": "k3f9",
             "ours": True,
             "silent": False,
+            "client": None,
+            "min_free": None,
+            "max_util": None,
         },
         {
             "place": 2,
@@ -76,6 +79,9 @@ def test_two_who_wait_are_listed_with_what_is_in_the_way(box: Box) -> None:
             "job": None,
             "ours": True,
             "silent": False,
+            "client": None,
+            "min_free": None,
+            "max_util": None,
         },
     ]
     first.kill()
@@ -109,7 +115,7 @@ def test_one_reading_has_the_line_and_nothing_is_read_where_nobody_waits(
 def test_nobody_in_line_is_said_on_stderr(call: Call) -> None:
     ended = call("queue", "--demo", "idle")
     assert (ended.status, ended.out) == (0, "") and "queue is empty" in ended.err
-    assert call("queue", "--demo", "idle", "--json").json == {"schema": 1, "waiters": []}
+    assert call("queue", "--demo", "idle", "--json").json == {"schema": 1, "waiters": [], "held": []}
 
 
 def test_without_a_driver_the_line_is_told_all_the_same(box: Box) -> None:

@@ -178,7 +178,7 @@ _text_words = st.text(st.characters(exclude_characters="\0", exclude_categories=
 _shell_words = st.text(st.sampled_from("'\"\\$`!~#=*?[]{}()<>|&; \n\t\rab\x1b\x01\x7f\udce9é"), max_size=12)
 words = st.one_of(st.sampled_from(HOSTILE), _shell_words, _text_words, _bytes_as_words)
 
-FAST = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FAST = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def test_hostile_words_arrive_as_they_are() -> None:
@@ -300,7 +300,7 @@ def test_nothing_starts_when_the_directory_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @given(st.lists(words, min_size=1, max_size=6))
-@settings(parent=FAST, max_examples=8)
+@FAST
 def test_variables_alone_can_be_read_with_eval(values: list[str]) -> None:
     changes = (("GONE", None), *((f"VALUE_{place}", word) for place, word in enumerate(values)))
     alone = Launch((), changes)

@@ -73,7 +73,7 @@ def _links_in(reason: str) -> list[str]:
             [0, 1],
             "NVLink pair, one NUMA node; weakest link within groups of 2: NV2; leaves the other pair intact",
         ),
-        ("pcie_5gpu_hetero_numa", 1, "all", [0], "weakest links to the others, NUMA node 1"),
+        ("pcie_5gpu_hetero_numa", 1, "all", [0], "leaves better linked ones to others, NUMA node 1"),
         ("pcie_5gpu_hetero_numa", 2, "all", [1, 2], "on one host bridge, NUMA node 0; weakest link PHB"),
         (
             "pcie_5gpu_hetero_numa",

@@ -80,6 +80,19 @@ def test_programs_are_those_of_its_bin_only(sys: Path, root: Root) -> None:
     assert Root().program("sh") is not None
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of another user")
+def test_no_program_runs_that_another_user_could_have_put_into_the_folder(tmp_path: Path) -> None:
+    """Another user's folder of a machine's files is read, and nothing in it is run."""
+    tool = tmp_path / "bin" / "hl-smi"
+    tool.parent.mkdir()
+    tool.touch(0o755)
+    assert Root(str(tmp_path)).program("hl-smi") == str(tool)
+    for theirs in (tool, tool.parent):
+        os.chown(theirs, 54321, 54321)
+        assert Root(str(tmp_path)).program("hl-smi") is None
+        os.chown(theirs, 0, 0)
+
+
 def test_it_tells_what_was_read(sys: Path, root: Root) -> None:
     (sys / "a").write_text("1")
     read: list[tuple[str, bytes | None]] = []

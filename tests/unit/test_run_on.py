@@ -102,6 +102,17 @@ def remote(
                 os.killpg(process.pid, signal.SIGKILL) if process else None
 
 
+def test_a_command_there_starts_after_a_job_of_that_box(remote: Remote) -> None:
+    status, out, said = remote.run("--detach", "-q", "--gpus", "none", "--", "sh", "-c", "exit 3")
+    assert status == 0, said
+    address = out.decode().strip()
+    words = ("-q", "--gpus", "none", "--min-free", "1G", "--after", address, "--", "echo", "there")
+    assert remote.run(*words)[:2] == (0, b"there\n")
+    status, _, said = remote.run("--detach", "--gpus", "none", "--after-ok", address, "--", "true")
+    assert status == 5 and "ended with status 3" in said
+    assert remote.run("-n", "1", "--after", "other:k3f9", "--", "true")[0] == 2
+
+
 @needs_landlock
 def test_the_command_is_confined_there(
     boxes: SshBoxes, simulated_nvml: SimulatedNvml, tmp_path: Path
@@ -165,6 +176,8 @@ def test_a_device_that_somebody_uses_there_is_refused_and_used_with_force(
         assert "GPU 1 " in told
     assert all(job.state == "failed" for job in remote.known()), "nothing has started"
     assert remote.run("--force", "--gpus", "1", "--", "true")[0] == 0
+    _, _, said = remote.run("--detach", "-q", "--force", "--gpus", "1", "--", "true")
+    assert "GPU 1 " in said, "a quiet call has its warnings, too"
 
 
 def test_a_box_that_cannot_be_reached_is_status_3(boxes: SshBoxes, call: Call) -> None:
@@ -348,7 +361,7 @@ def test_of_three_who_want_the_same_two_devices_one_gets_them(remote: Remote, tm
 @pytest.mark.usefixtures("terminals_there")
 def test_on_a_terminal_the_job_is_in_it(remote: Remote) -> None:
     shown = interrupted_there(remote.name, 1, remote.environ)
-    assert f"gputui jobs attach {remote.name}:" in shown
+    assert f"gputui jobs attach {remote.name}:" in "".join(shown.splitlines()), "the terminal breaks lines"
 
 
 def test_anywhere_is_the_best_of_the_boxes(

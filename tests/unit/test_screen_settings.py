@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,12 @@ from gputui.allocating.save_settings import save_screen
 from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings, SettingsError, settings
 from gputui.system import files
 from gputui.tui.actions import ACTIONS
+from gputui.tui.app_state import AppState
 from gputui.tui.panels import PANELS
 from gputui.tui.screen_settings import THEME_NAMES, checked
+from gputui.tui.setting_rows import columns_in_order
 from gputui.tui.theme import THEMES
+from gputui.tui.views.columns import COLUMNS
 
 OF_A_PERSON = """\
 # mine
@@ -110,7 +114,7 @@ def test_two_actions_can_change_places_and_a_key_is_written_as_people_do() -> No
         ("F5", "f5"),
         ("Ctrl+X", "ctrl+x"),
         ("shift+z", "Z"),
-        ("pgup", "pageup"),
+        ("alt+pgup", "alt+pageup"),
         ("Space", "space"),
         ("minus", "minus"),
         ("exclamation_mark", "exclamation_mark"),
@@ -256,7 +260,12 @@ def test_links_in_a_circle_are_an_error_with_its_name(environ: dict[str, str], c
         save_screen(environ, DEFAULT_SCREEN, DEFAULT_SCREEN._replace(theme="ansi"))
 
 
-def test_two_screens_that_save_at_once_undo_nothing_of_each_other(environ: dict[str, str]) -> None:
+def test_two_screens_that_save_at_once_undo_nothing_of_each_other(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # (A person who quits does not wait that long for the others.)
+    monkeypatch.setattr(files, "_PATIENCE", 60.0)
+
     def save(field: str, values: list[object]) -> None:
         before = DEFAULT_SCREEN
         for value in values:
@@ -265,16 +274,16 @@ def test_two_screens_that_save_at_once_undo_nothing_of_each_other(environ: dict[
             before = after
 
     runs = [
-        threading.Thread(target=save, args=("filter", [f"user{n}" for n in range(40)])),
-        threading.Thread(target=save, args=("interval", [float(n) for n in range(2, 42)])),
-        threading.Thread(target=save, args=("theme", ["light", "dark"] * 20)),
+        threading.Thread(target=save, args=("filter", [f"user{n}" for n in range(12)])),
+        threading.Thread(target=save, args=("interval", [float(n) for n in range(2, 14)])),
+        threading.Thread(target=save, args=("theme", ["light", "dark"] * 6)),
     ]
     for run in runs:
         run.start()
     for run in runs:
-        run.join(60)
+        run.join(120)
     found = settings(environ).screen
-    assert (found.filter, found.interval, found.theme) == ("user39", 41.0, "dark")
+    assert (found.filter, found.interval, found.theme) == ("user11", 13.0, "dark")
 
 
 def test_a_link_that_leads_nowhere_makes_its_file_and_one_to_itself_is_an_error(
@@ -294,3 +303,12 @@ def test_nothing_is_saved_where_everybody_can_write(environ: dict[str, str], con
     with pytest.raises(SettingsError, match="other users can write"):
         save_screen(environ, DEFAULT_SCREEN, DEFAULT_SCREEN._replace(theme="ansi"))
     assert not config.exists()
+
+
+def test_a_column_that_is_not_shown_is_offered_behind_its_neighbour() -> None:
+    order = columns_in_order(AppState({}, screen=ScreenSettings(columns=("power", "name"))))
+    ids = [column.id for column in COLUMNS]
+    assert [name for name in order if name in ("power", "name")] == ["power", "name"]
+    for before, name in pairwise(ids):
+        if name not in ("power", "name"):
+            assert order.index(name) == order.index(before) + 1

@@ -201,6 +201,23 @@ def test_settings_that_another_user_can_change_are_named_and_not_used(
     settings(environ)
 
 
+def test_settings_whose_path_vanishes_while_they_are_read_are_not_used(
+    environ: dict[str, str], config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config.write_text("[run]\nconfine = 'never'\n")
+    config.chmod(0o666)
+    judge = module.who_can_change
+
+    def by_then(path: str) -> str | None:
+        # Nobody could have changed a path that leads to nothing.
+        config.unlink(missing_ok=True)
+        return judge(path)
+
+    monkeypatch.setattr(module, "who_can_change", by_then)
+    with pytest.raises(SettingsError, match="other users can write to"):
+        settings(environ)
+
+
 def test_settings_of_another_user_are_not_used(environ: dict[str, str], config: Path) -> None:
     config.write_text("[rules]\nwindow = 5")
     if os.geteuid() != 0:

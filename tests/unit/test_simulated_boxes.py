@@ -14,7 +14,7 @@ from gputui.inventory.link import SELF, is_link
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES, DEFAULT
 from gputui.sources.simulated.details import detailed
-from gputui.sources.simulated.motion import at
+from gputui.sources.simulated.motion import at, devices_at
 from gputui.sources.simulated.source import SimulatedSource, named
 from gputui.sources.source import NoSourceError, Want
 from unit.builders import NOW
@@ -99,6 +99,22 @@ def test_a_box_with_somebody_on_it_moves(name: str) -> None:
     assert len({tuple(d.utilization for d in snapshot.devices) for snapshot in film}) > 3 or (
         len({tuple(d.memory_used for d in snapshot.devices) for snapshot in film}) > 3
     )
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_since_when_a_device_is_idle_is_what_its_past_shows(name: str) -> None:
+    for elapsed in (0.0, 20.0):
+        for device in at(BOXES[name], elapsed, NOW).devices:
+            if device.idle_since is None:
+                continue
+            ago = NOW + elapsed - device.idle_since
+            for part in range(21):
+                (then,) = (
+                    each
+                    for each in devices_at(BOXES[name], elapsed - ago * part / 20, NOW)
+                    if each.key == device.key
+                )
+                assert then.utilization == 0
 
 
 def test_on_the_default_box_load_memory_and_processes_all_change() -> None:

@@ -115,6 +115,7 @@ def test_hosts(text: str, found: tuple[str, ...]) -> None:
 def test_lists_are_bounded() -> None:
     assert len(hosts("n[0-19999],m[0-19999]")) == 20_000
     assert hosts(f"n[{'9' * 5000}]") == () and len(hosts("[0]" * 100_000)) == 1
+    assert hosts("n" + "[0-19998]" * 4 + "[9-1]") == ()
     assert hosts("n[0-999999999]") == () and ranges("0-999999") == ()
 
 

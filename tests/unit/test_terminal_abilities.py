@@ -67,8 +67,8 @@ def test_who_gets_ascii_only() -> None:
 def _glyphs() -> set[str]:
     """Every character beyond ASCII in a string of the program that is no docstring."""
     found = set[str]()
-    for file in APP.rglob("*.py"):
-        nodes = [*ast.walk(ast.parse(file.read_text()))]
+    for text in (file.read_text() for file in APP.rglob("*.py")):
+        nodes = [] if text.isascii() else [*ast.walk(ast.parse(text))]
         documentation = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
         for node in nodes:
             if isinstance(node, ast.Constant) and id(node) not in documentation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from dataclasses import replace
 from math import isnan
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import SimulatedSource, named
 from gputui.timeline import ring_file
-from gputui.timeline.keeper import Keeper
+from gputui.timeline.keeper import Keeper, with_kept_past
 from gputui.timeline.ring import Ring
 from gputui.timeline.store import TIERS, Span, Store, Timelines
 from unit.builders import GIB, NOW, box, gpu, instance
@@ -240,7 +241,7 @@ class _Run:
     def pass_minutes(self, number: int) -> None:
         for _ in range(number):
             self.store.add(self.minute * 60 + 1, [gpu(self.device, utilization=self.minute % 100)])
-            self.keeper.keep(self.store, self.minute * 60 + 1)
+            self.keeper.keep(self.store, box(time=self.minute * 60 + 1))
             self.keeper.join(10.0)
             self.minute += 1
 
@@ -290,10 +291,31 @@ def test_other_devices_make_another_file_that_still_has_the_earlier_ones(tmp_pat
     assert len(_kept(found, 0)) == 2 and len(_kept(found, 1)) == 2
 
 
+def test_a_single_call_knows_since_when_a_device_is_idle_where_a_screen_keeps_the_past(
+    tmp_path: Path,
+) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path)}
+    run = _Run(tmp_path, MINUTE)
+    assert MINUTE % 100 > 0, "in the first minute the device was used"
+    run.pass_minutes(1)
+    for _ in range(20):
+        run.store.add(run.minute * 60 + 1, [gpu(0, utilization=0)])
+        run.keeper.keep(run.store, box(time=run.minute * 60 + 1))
+        run.keeper.join(10.0)
+        run.minute += 1
+    run.keeper.close()
+    now = box(gpu(0, utilization=0), gpu(1, utilization=0), time=run.minute * 60 - 1)
+    idle, unknown = with_kept_past(now, environ).devices
+    assert (idle.idle_since, unknown.idle_since) == ((MINUTE + 1) * 60, None)
+    assert with_kept_past(replace(now, time=now.time + 300), environ).devices[0].idle_since is None
+    (used,) = with_kept_past(box(gpu(0, utilization=7), time=now.time), environ).devices
+    assert used.idle_since is None
+
+
 def test_a_short_run_leaves_nothing_behind(tmp_path: Path) -> None:
     run = _Run(tmp_path, MINUTE)
     run.store.add(NOW, [gpu(0)])
-    run.keeper.keep(run.store, NOW)
+    run.keeper.keep(run.store, box())
     run.keeper.close()
     assert _files(tmp_path) == []
 
@@ -333,11 +355,11 @@ def test_a_file_that_is_not_ours_is_not_read(tmp_path: Path, kind: str) -> None:
 def test_a_box_whose_devices_come_and_go_is_still_watched_and_kept() -> None:
     """As MIG instances that are made again for each job: the last seen ones are worth more."""
     store = Store()
-    for n in range(1500):
+    for n in range(1100):
         store.add(NOW + n, [gpu(n, uuid=f"MIG-{n}", utilization=5)])
-    assert "MIG-1499" in store.devices and len(store.devices) <= 1024
-    keys = ring_file.kept_keys(store, MINUTE + 1500 // 60)
-    assert "MIG-1499" in keys and len(keys) == ring_file.MOST_DEVICES
+    assert "MIG-1099" in store.devices and len(store.devices) <= 1024
+    keys = ring_file.kept_keys(store, MINUTE + 1100 // 60)
+    assert "MIG-1099" in keys and len(keys) == ring_file.MOST_DEVICES
 
 
 def test_the_finest_buckets_reach_over_their_zoom() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -50,6 +52,25 @@ def test_machines_that_a_variable_waits_for_are_not_waited_for(text: str) -> Non
     (remark,), (warning,) = launch.remarks, launch.warnings
     assert remark.startswith("--nnodes=1: ") and remark.endswith(f"PET_NNODES={text}")
     assert f"PET_NNODES={text} in your environment" in warning
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        ("--nnodes 2 --node-rank 1", False),
+        ("--nnodes 2 --node-rank 2", True),
+        ("--nnodes=2 --node_rank=-1", True),
+        ("--nnodes 1:4 --node-rank 3", False),
+        ("--node-rank 1 --master-port 29500", True),
+        # Only a static rendezvous counts it.
+        ("--nnodes 2 --node-rank 5 --rdzv-backend c10d --rdzv-endpoint h", False),
+        ("--nnodes 2 --node-rank $RANK", False),
+    ],
+)
+def test_the_number_of_a_machine_is_below_their_number(words: str, refused: bool) -> None:
+    assert (made(f"torchrun {words} x.py").refusal is not None) == refused
+    launch = made("torchrun --node-rank 1 x.py", environ={"PET_NNODES": "2"})
+    assert launch.refusal is None
 
 
 @pytest.mark.parametrize("text", ["1", "1:1"])
@@ -147,8 +168,8 @@ def test_what_the_user_said_of_the_meeting_is_kept() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("--standalone", "--standalone of the command means one machine; 2 are asked for"),
-        ("--nnodes=4", "--nnodes=4 of the command; 2 are asked for"),
+        ("--standalone", "--standalone in the command means one machine; 2 are asked for"),
+        ("--nnodes=4", "--nnodes=4 is in the command; 2 machines are asked for"),
     ],
 )
 def test_another_number_of_machines_is_a_warning(given: str, said: str) -> None:
@@ -186,6 +207,39 @@ def test_what_the_command_says_of_the_meeting_is_kept_and_nobody_else_is_to_be_s
         "--local-addr=me",
     ]
     assert len(launch.remarks) == 1 and "--rdzv-conf" in launch.remarks[0]
+
+
+@pytest.mark.parametrize(
+    "command", ["accelerate launch --num_machines 4 x.py", "deepspeed --master_port 9 x.py"]
+)
+def test_other_launchers_are_given_the_number_of_each_machine_and_where_they_meet(command: str) -> None:
+    for rank in (0, 1):
+        launch = made(
+            command,
+            launcher=command.split()[0],
+            nodes=2,
+            rendezvous="[fe80::1]:7",
+            meeting=Meeting("m1", rank == 0, "fe80::1", rank),
+        )
+        assert launch.refusal is None and launch.warnings == ()
+        words = dict(word[2:].split("=", 1) for word in launch.argv if word.startswith("--") and "=" in word)
+        if command.startswith("accelerate"):
+            assert (words["num_machines"], words["num_processes"]) == ("2", "4")
+            assert (words["machine_rank"], words["main_process_ip"]) == (str(rank), "fe80::1")
+            assert words["main_process_port"] == "7" and words["gpu_ids"] == "all"
+        else:
+            assert (words["node_rank"], words["master_addr"]) == (str(rank), "fe80::1")
+            assert words["master_port"] == "7"
+            world = json.loads(base64.urlsafe_b64decode(words["world_info"]))
+            assert [len(each) for each in world.values()] == [2, 2]
+        assert "4" not in launch.argv and "9" not in launch.argv
+
+
+def test_accelerate_with_deepspeed_starts_its_own_processes_on_each_machine() -> None:
+    meeting = Meeting("m1", True, "10.0.0.1")
+    line = "accelerate launch --use_deepspeed x.py"
+    launch = made(line, launcher="accelerate", nodes=2, rendezvous="10.0.0.1:7", meeting=meeting)
+    assert "--deepspeed_multinode_launcher=standard" in launch.argv
 
 
 # Processes.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 from typing import Any
 
 import pytest
@@ -16,8 +19,10 @@ from unit.host_environments import Told
 
 
 def read(line: str, directory: str | None = None, **files: str) -> Training:
-    told = Told({name.replace("__", "/").replace("_yaml", ".yaml"): text for name, text in files.items()})
-    options = LaunchOptions(tuple(line.split()), directory=directory)
+    told = Told(
+        {re.sub("_(yaml|json|py)$", r".\1", name.replace("__", "/")): each for name, each in files.items()}
+    )
+    options = LaunchOptions(tuple(shlex.split(line)), directory=directory)
     return training_of(options, {"HOME": "/home/u"}, told)
 
 
@@ -46,6 +51,10 @@ def read(line: str, directory: str | None = None, **files: str) -> Training:
         ("uv run python t.py --model a --dtype bfloat16 --bf16", {"model": "a", "precision": "bf16"}),
         ("python t.py --no_gradient_checkpointing --optim adafactor", {"checkpointing": False}),
         ("accelerate launch --mixed_precision bf16 t.py --model a", {"model": "a", "precision": "autocast"}),
+        (
+            "accelerate launch --mixed_precision fp8 t.py --model a",
+            {"model": "a", "precision": "autocast"},
+        ),
         ("trl sft --model_name_or_path a --use_peft", {"model": "a", "lora": 16}),
         ("python t.py --model a --use_peft --lora_r 64", {"model": "a", "lora": 64}),
         ("swift sft --model a --train_type full --lora_rank 8", {"model": "a", "lora": 0}),
@@ -54,6 +63,8 @@ def read(line: str, directory: str | None = None, **files: str) -> Training:
         ("python -m verl.trainer.main_ppo actor_rollout_ref.model.path=a/b", {"model": "a/b"}),
         ("vllm serve a/b --max-model-len 100", {"model": "a/b"}),
         ("python -m sglang.launch_server --model-path a/b", {"model": "a/b"}),
+        ("python -m sglang.launch_server", {}),
+        ("python t.py a --model a", {"model": "a"}),
     ],
 )
 def test_options_say_it(line: str, said: dict[str, Any]) -> None:
@@ -92,6 +103,7 @@ def test_axolotl_loads_weights_in_the_type_that_it_computes_in() -> None:
         ("torchrun t.py", "from trl import SFTTrainer\n", True),
         ("torchrun t.py", "import lightning as L\nimport transformers\nL.Trainer()\n", False),
         ("torchrun t.py --model a", "", False),
+        ("accelerate launch --gradient_accumulation_steps 4 t.py --model a", "import torch\n", False),
         ("torchrun t.py --model a", "import torch\n", False),
         ("vllm serve a --output-dir b", "", False),
     ],
@@ -205,8 +217,130 @@ def test_an_optimizer_that_the_planner_does_not_know_is_a_doubt() -> None:
     assert read("python t.py --model a").doubts == ()
 
 
+def test_a_damaged_file_of_the_command_is_named() -> None:
+    found = read("torchrun t.py c.yaml --model a --deepspeed ds.json", c_yaml="a: [", ds_json="[1,2")
+    said = {f"{name} is not read: it is neither YAML nor JSON" for name in ("c.yaml", "ds.json")}
+    assert {*found.doubts} == said and found.model == "a"
+
+
+@pytest.mark.parametrize("text", ["[]", "5"])
+def test_settings_of_a_launcher_that_are_no_object_are_named(text: str) -> None:
+    said = "is not read: it is not an object of settings"
+    assert read("deepspeed t.py --model a --deepspeed ds.json", ds_json=text).doubts == (f"ds.json {said}",)
+    assert read("torchrun t.py --model a --deepspeed ds.json", ds_json="{}").doubts == ()
+    # A list beside the script is its data.
+    assert read("torchrun t.py data.json --model a", data_json=text).doubts == ()
+
+
 def test_what_serves_a_model_or_loads_few_bits_is_a_doubt() -> None:
-    assert len(read("vllm serve a --quantization awq").doubts) == 2
+    assert len(read("trtllm-serve a --quantization awq").doubts) == 2
+    assert read("vllm serve a --quantization awq").doubts == ()
+
+
+def test_deepspeed_s_own_file_says_batch_passes_and_precision() -> None:
+    text = json.dumps(
+        {
+            "train_batch_size": 64,
+            "train_micro_batch_size_per_gpu": 4,
+            "gradient_accumulation_steps": 2,
+            "bf16": {"enabled": True},
+            "zero_optimization": {"stage": 2},
+        }
+    )
+    for option in ("--deepspeed", "--deepspeed_config"):
+        found = read(f"deepspeed t.py --model a {option} ds.json", ds_json=text)
+        assert (found.batch, found.accumulation, found.precision) == (4, 2, "autocast")
+    line = "deepspeed t.py --model a --per_device_train_batch_size 3 --deepspeed ds.json"
+    assert read(line, ds_json=text).batch == 3
+    auto = json.dumps({"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}})
+    found = read("deepspeed t.py --model a --deepspeed ds.json", ds_json=auto)
+    assert (found.batch, found.precision) == (None, None)
+
+
+def test_the_trainer_s_files_say_checkpointing_and_passes() -> None:
+    fsdp = json.dumps({"fsdp_activation_checkpointing": True, "version": 2})
+    found = read("torchrun t.py --model a --fsdp full_shard --fsdp_config f.json", f_json=fsdp)
+    assert found.checkpointing
+    own = json.dumps({"split_batches": True, "gradient_accumulation_kwargs": {"num_steps": 4}})
+    found = read("torchrun t.py --model a --accelerator_config a.json", a_json=own)
+    assert found.accumulation == 4 and found.splits
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        ("torchrun t.py --model a --ddp_bucket_cap_mb wide", "ddp-bucket-cap-mb", "wide"),
+        ("torchrun t.py --model a --ddp_bucket_cap_mb 0", "ddp-bucket-cap-mb", "0"),
+        ("python t.py --model a --per_device_train_batch_size many", "per-device-train-batch-size", "many"),
+        ("python t.py c.yaml --model a", "ddp-bucket-cap-mb", "-3"),
+        ("python t.py --model a --deepspeed d.json", "train-micro-batch-size-per-gpu", "few"),
+        ("torchrun t.py --model a --fsdp_config gone.json", "gone.json", "no file"),
+        ("torchrun t.py --model a --accelerator_config '{\"a\":'", '{"a":', "not read"),
+        ("vllm serve a --gpu-memory-utilization 1.5", "gpu-memory-utilization", "1.5"),
+        ("vllm serve a --gpu-memory-utilization 0", "gpu-memory-utilization", "0"),
+        ("vllm serve a --gpu-memory-utilization 0.0", "gpu-memory-utilization", "0.0"),
+        ("vllm serve a --gpu-memory-utilization nan", "gpu-memory-utilization", "nan"),
+        ("vllm serve a --kv-cache-dtype fp9", "kv-cache-dtype", "fp9"),
+        ("vllm serve a --max-model-len 0", "max-model-len", "0"),
+        ("vllm serve a --max-num-seqs 0", "max-num-seqs", "0"),
+        ("python -m sglang.launch_server --model-path a --mem-fraction-static 88", "mem-fraction", "88"),
+        ("vllm serve a --gpu-memory-utilization -1", "gpu-memory-utilization", "-1"),
+        ("vllm serve a -tp 0", "tp", "0"),
+        ("vllm serve a -tp -2", "tp", "-2"),
+        ("vllm serve a --tensor-parallel-size x", "tensor-parallel-size", "x"),
+        ("vllm serve a --max-loras -4", "max-loras", "-4"),
+        ("vllm serve a --dtype int3", "dtype", "int3"),
+        ("vllm serve a --config gone.yaml", "gone.yaml", "no file"),
+        ("llama-server -m a -c -5", "c", "-5"),
+        ("python t.py --model a --per_device_train_batch_size -1", "per-device-train-batch-size", "-1"),
+        ("accelerate launch --mixed_precision fp8 t.py --model a", "mixed precision", "fp8"),
+        ("accelerate launch --config_file gone.yaml t.py --model a", "gone.yaml", "no such file"),
+        ("vllm serve a --cpu-offload-gb 4", "cpu-offload-gb", "not count"),
+        ("python -m sglang.launch_server --max-total-tokens 9", "max-total-tokens", "not count"),
+        ("vllm serve a --data-parallel-size 2", "data-parallel-size", "not count"),
+    ],
+)
+def test_a_value_that_is_not_planned_is_one_sentence(line: str, name: str, value: str) -> None:
+    files = {"c_yaml": "ddp_bucket_cap_mb: -3", "d_json": '{"train_micro_batch_size_per_gpu": "few"}'}
+    (doubt,) = read(line, **files).doubts
+    assert name in doubt and value in doubt and "\n" not in doubt
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "vllm serve a --max-model-len auto --kv-cache-dtype auto --data-parallel-size 1",
+        "vllm serve a --max-model-len -1 --gpu-memory-utilization 1.0 --kv-cache-dtype nvfp4",
+        "text-generation-launcher --model-id a --kv-cache-dtype fp8_e4m3fn",
+        "llama-server -m a -ngl all -ctk q4_1",
+        "llama-server -m a -c 0 -ngl -1",
+        "torchrun t.py --model a --ddp_bucket_cap_mb 25 --ddp_find_unused_parameters false --lora_r 0",
+    ],
+)
+def test_a_value_that_leaves_it_to_the_program_is_no_doubt(line: str) -> None:
+    assert read(line).doubts == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from accelerate import *\nk = DistributedDataParallelKwargs(gradient_as_bucket_view=True)\n",
+        "model = nn.parallel.DistributedDataParallel(m, [0], gradient_as_bucket_view=True)\n",
+        "model = DDP(m, device_ids=[0], static_graph=True, gradient_as_bucket_view = True)\n",
+    ],
+)
+def test_gradients_can_be_views_of_ddps_buckets(text: str) -> None:
+    assert read("torchrun t.py --model a", t_py=text).bucket_view is True
+    other = text.replace("True", "False")
+    assert read("torchrun t.py --model a", t_py=other).bucket_view is False
+    assert read("torchrun t.py c.yaml --model a", c_yaml="gradient_as_bucket_view: true").bucket_view is True
+    assert read("torchrun t.py --model a").bucket_view is None
+
+
+def test_the_trainer_s_files_may_be_json_on_the_line_and_have_any_keys() -> None:
+    found = read("""torchrun t.py --model a --accelerator_config '{"split_batches": true}'""")
+    assert found.splits
+    assert read("torchrun t.py --model a --fsdp_config f.json", f_json="1: true").model == "a"
 
 
 def test_weights_of_few_bits_and_deepspeed_are_seen() -> None:

@@ -40,8 +40,11 @@ class Directory(ProcessTable):
 
 def comparable(snapshot: Snapshot) -> Snapshot:
     """A snapshot without the facts that differ between the two ways: the name of the host, the time of the
-    reading, and the facts that the driver does not know (claims, jobs and waiters)."""
-    faults = tuple(replace(d, fault=replace(d.fault, since=None)) if d.fault else d for d in snapshot.devices)
+    reading, and the facts that the driver does not know (claims, jobs, waiters, and since when a device is
+    idle)."""
+    faults = tuple(
+        replace(d, fault=d.fault and replace(d.fault, since=None), idle_since=None) for d in snapshot.devices
+    )
     topology = snapshot.topology and replace(snapshot.topology, between_cpus=None)
     return replace(
         snapshot,

@@ -124,8 +124,8 @@ RIGHT: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("value", "place"),
     [
-        ([], "file: "),
-        ({**RIGHT, "kind": "three"}, "kind: one or two"),
+        ([], "expected an object"),
+        ({**RIGHT, "kind": "three"}, "kind: expected one or two"),
         ({**RIGHT, "number": 0}, "number: "),
         ({**RIGHT, "number": True}, "number: "),
         ({**RIGHT, "number": 1.0}, "number: "),
@@ -146,7 +146,7 @@ RIGHT: dict[str, Any] = {
         ({**RIGHT, "parts": [{"name": "a", "pair": ["x", "y"]}]}, "parts[0].pair[1]: "),
         ({**RIGHT, "names": ["a", 1]}, "names[1]: "),
         ({**RIGHT, "by_name": {"b": {"name": 1}}}, "by_name.b.name: "),
-        ({key: value for key, value in RIGHT.items() if key != "heat"}, "file: 'heat' is missing"),
+        ({key: value for key, value in RIGHT.items() if key != "heat"}, "'heat' is missing"),
     ],
 )
 def test_what_cannot_be_is_refused_and_its_place_named(value: Any, place: str) -> None:
@@ -204,7 +204,7 @@ def test_what_is_no_json_is_refused(data: bytes) -> None:
 
 def test_a_value_inside_of_objects_is_found_or_its_place_named() -> None:
     assert within({"a": {"b": [1]}}, "a", "b") == [1]
-    for wrong, place in (({"a": 1}, "a: "), ({}, "file: 'a' is missing"), ({"a": {}}, "a: 'b' is missing")):
+    for wrong, place in (({"a": 1}, "a: "), ({}, "'a' is missing"), ({"a": {}}, "a: 'b' is missing")):
         with pytest.raises(DocumentError) as refused:
             within(wrong, "a", "b")
         assert str(refused.value).startswith(place)

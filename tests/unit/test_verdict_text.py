@@ -69,7 +69,7 @@ TEXTS: list[tuple[State, Cause, str, str]] = [
     ("free", Idle(), "no process, no load", "free"),
     ("free", Idle(display=True), "no process, no load, display attached", "free, display"),
     ("free", Idle(load_unknown=True), "no process, load unknown", "free"),
-    ("free", Idle(unseen=True), "memory as of an idle device, no load", "free"),
+    ("free", Idle(unseen=True), "memory as on an idle device, no load", "free"),
     ("free", DesktopOnly(None), "desktop only", "free, desktop"),
     ("free", DesktopOnly(300 * MIB), "desktop only, 0.3G", "free, desktop"),
     (
@@ -95,8 +95,8 @@ TEXTS: list[tuple[State, Cause, str, str]] = [
     (
         "busy",
         UsedBy((job(user=None, command=None, note=ANOTHER_NAMESPACE),)),
-        "pid 4242, no visible owner (another namespace), 1h, 20.0G",
-        "pid 4242, another namespace",
+        "pid 4242, no visible owner (outside this container), 1h, 20.0G",
+        "pid 4242, outside this container",
     ),
     (
         "busy",
@@ -108,7 +108,7 @@ TEXTS: list[tuple[State, Cause, str, str]] = [
         "busy",
         UsedBy((job(user=None, memory=None),)),
         "pid 4242, no visible owner, 1h",
-        "pid 4242, no visible owner",
+        "pid 4242",
     ),
     ("busy", Utilized(80), "80% utilization, no visible process", "busy, no visible process"),
     ("busy", Divided(2), "divided into 2 MIG instances: select an instance", "2 MIG instances"),
@@ -147,7 +147,7 @@ TEXTS: list[tuple[State, Cause, str, str]] = [
     (
         "unknown",
         NotOffered("integrated"),
-        "an integrated GPU is not selected unless it is named",
+        "an integrated GPU is selected only if it is named",
         "integrated, not offered",
     ),
     ("unknown", Unreadable("memory"), "the driver does not report its memory", "memory unreadable"),
@@ -179,7 +179,7 @@ def test_the_table_of_texts(state: State, cause: Cause, full: str, few: str) -> 
 @pytest.mark.parametrize(
     ("cause", "remedy"),
     [
-        (MemoryHeld(GIB), "1.0G in use, no visible process (`sudo fuser -v /dev/nvidia*` may show it)"),
+        (MemoryHeld(GIB), "1.0G in use, no visible process (on its host: `sudo fuser -v /dev/nvidia*`)"),
         (Prohibited(), "(`sudo nvidia-smi -c 0` allows it)"),
         (Fault("reset", "GPU requires restart"), "(`sudo nvidia-smi --gpu-reset` resets it)"),
     ],
@@ -327,6 +327,8 @@ def test_without_any_text_every_decision_is_the_same(
 
 def test_nothing_that_chooses_imports_the_text() -> None:
     for file in Path(gputui.choosing.__path__[0]).glob("*.py"):
+        if file.name == "queue_text.py":
+            continue
         modules = {
             node.module for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)
         }

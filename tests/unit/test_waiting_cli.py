@@ -124,7 +124,7 @@ def test_waiting_too_long_is_124_and_out_of_line(box: Box) -> None:
     for words in (("run", "-n", "1"), ("pick", "-n", "2"), ("pick", "--gpus", "3")):
         command = ("--", "true") if words[0] == "run" else ()
         status, out, err = box.call(*words, "--wait", "0.3", "--window", "0", *command)
-        assert (status, out) == (124, "") and "0s" in lines_of(err)[-1]
+        assert (status, out) == (124, "") and re.search(r"\b\d+s\b", lines_of(err)[-1])
         assert waiters(box.environ) == ()
 
 
@@ -184,8 +184,11 @@ def test_what_will_never_be_is_not_waited_for(box: Box, words: tuple[str, ...], 
 
 
 def test_a_simulated_box_is_not_waited_for(box: Box) -> None:
-    status, _, err = box.call("pick", "--demo", "dgx-1", "--wait")
-    assert status == 2 and "--wait" in lines_of(err)[-1]
+    for call in (("pick",), ("run", "--", "true"), ("run", "--detach", "--", "true")):
+        words = (call[0], "--demo", "dgx-1", "--wait", *call[1:])
+        status, out, err = box.call(*words)
+        (line,) = lines_of(err)
+        assert (status, out) == (2, "") and "--wait" in line
 
 
 def test_without_a_place_for_a_line_nobody_waits_but_by_force(box: Box) -> None:
@@ -219,7 +222,7 @@ def test_the_command_of_the_settings_is_told_and_is_nobodys_child(box: Box) -> N
     assert call.end() == 0
     assert call.out.splitlines()[0] in ("children:", f"children: {call.out.split()[1]}")
     until(told.exists)
-    assert re.fullmatch(r"gputui: GPU 0 .*\ds!\n", told.read_text())
+    assert re.fullmatch(r"gputui: GPU 0 .*\d+s!\n", told.read_text())
     gate.write_text("go\n")
 
 

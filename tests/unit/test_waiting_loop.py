@@ -261,7 +261,7 @@ def test_nobody_is_served_before_those_ahead_however_free_the_box_is(monkeypatch
 def test_who_was_stopped_at_the_front_takes_nothing_before_those_who_have_passed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Stopped (Ctrl-Z) between two looks, he took at the next one what he had seen free before."""
+    """Stopped (Ctrl-Z) between two looks, a waiter took at the next look what it had seen free before."""
     film, stopped = Film([True], [False]), [False]
 
     class Line:

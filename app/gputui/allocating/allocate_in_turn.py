@@ -14,13 +14,13 @@ from gputui.allocating.queue import Ticket
 from gputui.allocating.request import Notice
 from gputui.allocating.shortage import waits_for_ever
 from gputui.allocating.waiting_loop import Progress, TooLongError, Wait
-from gputui.choosing.most_ever import most_ever
+from gputui.choosing.capacity import most_ever
 from gputui.choosing.named_devices import keys_named
 from gputui.choosing.pick import Constraints
 from gputui.inventory.formatting import duration
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
-from gputui.sources.source import Want
+from gputui.sources.source import Source, Want
 
 _LOOK = (Want.MONITOR & ~Want.SENSORS) | Want.MODES
 
@@ -35,6 +35,12 @@ class TurnListener(Listener, Protocol):
         """Receive the end of waiting after `seconds`; None: without an allocation."""
 
 
+def refuse_elsewhere(source: Source) -> None:
+    """Raise RequestError for devices that are not this machine's: nobody gives them back."""
+    if source.label:
+        raise RequestError("--wait cannot be used with --demo or --from: nobody gives those devices back")
+
+
 def allocate_in_turn(
     allocator: Allocator, listener: TurnListener, sleep: Callable[[float], None] = time.sleep
 ) -> Allocation:
@@ -43,8 +49,7 @@ def allocate_in_turn(
     The place in line is kept until the devices are held, so that nobody behind us can take them first.
     """
     request = allocator.request
-    if allocator.source.label:
-        raise RequestError("--wait works on this machine's devices only, not with --demo or --from")
+    refuse_elsewhere(allocator.source)
     allocator.want |= _LOOK
     began = time.monotonic()
     snapshot = allocator.read()
@@ -94,8 +99,10 @@ def _eligible(allocator: Allocator, snapshot: Snapshot) -> frozenset[str] | None
     """The keys of the suitable devices, None for all."""
     if allocator.request.names is not None:
         return frozenset(device.key for device in allocator.named(snapshot))
-    within = allocator.reach(snapshot)
+    within, least = allocator.reach(snapshot), allocator.request.min_free or 0
     never = set(keys_named(allocator.request.rules.never, snapshot))
+    # Those behind us are given the devices that are too small for us.
+    never |= {device.key for device in snapshot.devices if (device.memory_total or least) < least}
     if within is None and not never:
         return None
     return frozenset(key for key in (snapshot.by_key if within is None else within) if key not in never)
@@ -118,7 +125,8 @@ def _ticket(
 ) -> Ticket | None:
     """Our place in line; where none is possible, None and a notice."""
     try:
-        about = (allocator.request.purpose, step, allocator.request.job)
+        asked = allocator.request
+        about = asked.purpose, step, asked.job, asked.client, asked.min_free, asked.max_util
         return Ticket.draw(allocator.environ, count, keys, *about)
     except UnsafeError as error:
         if not allocator.request.force:

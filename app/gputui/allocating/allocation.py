@@ -6,13 +6,14 @@ asked about: the command line refuses, the screen asks.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
-from gputui.allocating.errors import RequestError
+from gputui.allocating.errors import RequestError, UnsafeError
 from gputui.allocating.request import Notice, Request
 from gputui.choosing.best import Alternative
-from gputui.choosing.verdict import Divided, Prohibited, State, UsedBy, Verdict
+from gputui.choosing.verdict import Divided, Prohibited, State, UsedBy, Verdict, Verdicts
 from gputui.choosing.verdict_text import state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
@@ -20,6 +21,7 @@ from gputui.inventory.snapshot import Snapshot
 if TYPE_CHECKING:
     # `pick`, which must be quick, takes no lease: flock, json and pathlib cost some milliseconds.
     from gputui.allocating.claims.lease import Lease, TakenError
+    from gputui.inventory.typed_json import Json
     from gputui.inventory.waiter import Waiter
     from gputui.vendors.visibility import Changes, Ids, Visibility
 
@@ -154,9 +156,19 @@ class Allocation(NamedTuple):
             raise RequestError("no environment variable can make exactly these devices visible")
         return (*self.visibility.changes_here(environ), *changes) if self.devices else changes
 
-    def recheck(
-        self, later: Snapshot, judged: Mapping[str, Verdict], before: Mapping[str, Verdict]
-    ) -> tuple[NoLongerFree, ...]:
+    def document(self, ids: Ids) -> Json:
+        """The document of `pick --json`."""
+        from gputui.inventory.document import PICK, picked
+
+        return PICK.write(
+            devices=[*map(picked, self.devices)],
+            environment=dict(self.visibility.changes(self.devices, ids)),
+            weakest_link=self.weakest_link,
+            reason=self.reason,
+            ids=self.visibility.identifiers(self.devices, ids),
+        )
+
+    def recheck(self, later: Snapshot, judged: Verdicts, before: Verdicts) -> tuple[NoLongerFree, ...]:
         """The devices that were free by the verdicts `before`, and are not free in `later`, as `judged`."""
         found = []
         for device in self.devices:
@@ -205,19 +217,26 @@ def hold(allocation: Allocation, environ: Mapping[str, str], partly: bool = Fals
     Either all devices are leased or none. With `partly`, those that nobody else has claimed are leased, and
     none where no lease can be made. Without it, raises UnsafeError where no lease can be made.
     """
-    from gputui.allocating.claims.lease import TakenError, take, take_unclaimed
+    from gputui.allocating.claims.lease import TakenError, take
 
-    request = allocation.request
-    keys = [device.key for device in allocation.devices]
-    try:
-        if partly:
-            lease, taken = take_unclaimed(keys, environ, request.purpose, request.job)
-        else:
-            lease, taken = take(keys, environ, request.purpose, request.job), ()
-    except TakenError as error:
-        return allocation._replace(conflicts=(*allocation.conflicts, error))
+    request, conflicts = allocation.request, [*allocation.conflicts]
+    until = None if request.time_limit is None else time.time() + request.time_limit
+    left, lease = [device.key for device in allocation.devices], None
+    while lease is None:
+        try:
+            lease = take(left, environ, request.purpose, request.job, until, request.client)
+        except UnsafeError as error:
+            if not partly:
+                raise
+            conflicts += [TakenError(key, line=str(error)) for key in left]
+            left = []
+        except TakenError as error:
+            conflicts.append(error)
+            if not partly:
+                return allocation._replace(conflicts=tuple(conflicts))
+            left.remove(error.key)
     return allocation._replace(
         lease=lease,
-        conflicts=(*allocation.conflicts, *taken),
+        conflicts=tuple(conflicts),
         notices=(*allocation.notices, *map(Notice, lease.warnings)),
     )

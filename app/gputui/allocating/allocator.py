@@ -8,14 +8,14 @@ from typing import Protocol
 from gputui.allocating.allocation import Allocation, Answer, NoLongerFree, Queue, answer_to, hold, queue_for
 from gputui.allocating.errors import NotEnoughError, RequestError
 from gputui.allocating.request import CommandList, Notice, NoticeKind, Request
-from gputui.allocating.shortage import not_enough, refusals
+from gputui.allocating.shortage import not_enough
 from gputui.choosing.best import Alternative, best, describe_order
 from gputui.choosing.links import PERMUTED, permuted_behind_switches
 from gputui.choosing.named_devices import NONE, NamingError, devices_named, keys_named
 from gputui.choosing.order import SORT_KEYS, sorted_by
 from gputui.choosing.pick import Constraints, PickResult, available, of_own_lease, pick
-from gputui.choosing.verdict import Idle, Verdict, verdicts
-from gputui.choosing.verdict_text import claimed, state_and_reason
+from gputui.choosing.verdict import Idle, Verdict, Verdicts, verdicts
+from gputui.choosing.verdict_text import claimed, refusals, state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus
 from gputui.inventory.light_dataclasses import replace
@@ -148,8 +148,8 @@ class Allocator:
         outside = [snapshot.label(d) for d in devices if limits and d.key not in limits.keys]
         if limits and outside:
             raise RequestError(
-                f"{words}: {gpus(outside)} {'is' if len(outside) == 1 else 'are'} not in {limits.words},"
-                f" which was given to you; `{limits.unset} gputui …` shows all"
+                f"{words}: {gpus(outside)} {'is' if len(outside) == 1 else 'are'} outside {limits.words},"
+                f" which limits this session; `{limits.unset} gputui …` shows all"
             )
         return devices
 
@@ -240,7 +240,7 @@ class Allocator:
             avoid |= taken
             chosen = self.choose(avoid, only)
         raise NotEnoughError(
-            "other launches claimed the devices first, several times in a row: try again", avoid
+            "other launches claimed the devices first, several times in a row; try again", avoid
         )
 
     def _leased(self, chosen: Allocation, waited_for: bool) -> tuple[Allocation | None, dict[str, str]]:
@@ -297,7 +297,7 @@ class Allocator:
         """The best of the devices `within`. Raises NotEnoughError."""
         constraints = self.constraints(snapshot, within)
         eligible = available(snapshot, self.verdicts(snapshot), constraints)
-        forced: Mapping[str, Verdict] = {}
+        forced: Verdicts = {}
         if not eligible.enough(constraints):
             # Only now are the owners worth the cost of reading them. Nothing of the first reading is kept.
             snapshot = self.source.read(Want.MONITOR | (self.want & (Want.HOST | Want.WHOLE)))
@@ -307,8 +307,7 @@ class Allocator:
                 free = {device.key for device in picked.devices}
                 forced, picked = self._forced(snapshot, replace(constraints, required=free))
                 constraints = replace(constraints, within={device.key for device in picked.devices})
-            if not picked.enough(constraints):
-                raise not_enough(picked, constraints, snapshot, self._where(snapshot), avoid)
+            self._check_enough(picked, constraints, snapshot, avoid)
             eligible = picked
         explain = self.request.explain
         a_choice = len(eligible.devices) > constraints.count or constraints.count > 2
@@ -320,13 +319,19 @@ class Allocator:
             # Of different models, the fastest device is first.
             snapshot = self._look(Want.SPEED, {device.key for device in eligible.devices})
         picked = pick(snapshot, {**self.verdicts(snapshot), **forced}, constraints)
-        if not picked.enough(constraints):
-            # A device was lost while its links were read.
-            raise not_enough(picked, constraints, snapshot, self._where(snapshot), avoid)
+        # A device may have been lost while its links were read.
+        self._check_enough(picked, constraints, snapshot, avoid)
         if explain:
             self._explain(snapshot, picked.devices, picked.alternatives[0].reason)
         self._warn_of_order(snapshot, picked.devices)
         return Allocation(self.request, picked.devices, snapshot, picked.alternatives)
+
+    def _check_enough(
+        self, picked: PickResult, constraints: Constraints, snapshot: Snapshot, avoid: Mapping[str, str]
+    ) -> None:
+        """Raise NotEnoughError where fewer devices are picked than asked for."""
+        if not picked.enough(constraints):
+            raise not_enough(picked, constraints, snapshot, self._where(snapshot), avoid)
 
     def _forced(self, snapshot: Snapshot, constraints: Constraints) -> tuple[dict[str, Verdict], PickResult]:
         """The forced verdicts, and the devices that are picked with them.
@@ -351,10 +356,10 @@ class Allocator:
         """The limits on the devices, as part of a sentence; "" for none."""
         limits, within, listed = self.limits(snapshot), self.reach(snapshot), self.request.command_list
         if listed is not None:
-            return f" ({listed.words} takes GPU {self.request.names} only; without it, any may be selected)"
+            return f" ({listed.words} allows GPU {self.request.names} only; without it, any may be selected)"
         if within and within <= snapshot.own_lease and self.request.names is None:
             labels = ",".join(snapshot.label(device) for device in snapshot.devices if device.key in within)
-            return f" (inside your lease of GPU {labels})"
+            return f" (inside your claim on GPU {labels})"
         return f" (inside {limits.words})" if limits else ""
 
     @property
@@ -400,7 +405,9 @@ class Allocator:
             keys = {device.key for device in devices}
             picked = pick(snapshot, as_free, Constraints(1, request.min_free, request.max_util, keys))
             if picked.refused:
-                raise NotEnoughError(refusals(picked, snapshot), (device.key for device, _ in picked.refused))
+                raise NotEnoughError(
+                    refusals(picked.refused, snapshot), (device.key for device, _ in picked.refused)
+                )
         return tuple(snapshot.by_key[device.key] for device in devices)
 
     def _insist(

@@ -109,6 +109,8 @@ _WORDS: Mapping[str, Callable[[Any], Sequence[str]]] = {
     "names": lambda names: ["--gpus", names],
     "auto": lambda _: ["-n", "auto"],
     "vendor": lambda name: ["--vendor", name],
+    "min_free": lambda amount: [f"--min-free={_size(amount)}"],
+    "max_util": lambda percent: [f"--max-util={percent}"],
     "group": lambda group: ["--group", group.word],
     "order": lambda order: ["--order", order],
     "never": lambda devices: [f"--never={','.join(devices)}"],
@@ -125,4 +127,4 @@ _WORDS: Mapping[str, Callable[[Any], Sequence[str]]] = {
     "recording": lambda file: [f"--from={file}"],
     "root": lambda folder: [f"--root={folder}"],
 }
-"""The words of each field, in the order of writing. `gputui run` has no option for the other fields."""
+"""The words of each field, in the order of writing."""

@@ -9,8 +9,9 @@ The range begins at the second (by the clock since the machine's start) at which
 that it can take devices. The waiter unlocks the part before it (`Ticket.beat`) at each look after which the
 driver has answered, and while it rests. A waiter that is stopped, or whose driver does not answer, no longer
 reports. After fifteen seconds it is behind all others, and if it comes back it goes to the end of the line.
-Moving a lock writes nothing to a disk, and nobody else can stop it (system/record_locks.py). Waiters that
-have seen it silent remember this: a program that merely moves its lock again stays behind them.
+Moving a lock writes nothing to a disk, and nobody else can stop it (system/record_locks.py). A waiter lets
+only those go first that it has seen in line ever since it drew its ticket: a program that merely moves its
+lock again, or locks a file that it made long ago, stays behind.
 
 Like records, tickets are also made in the folder of format 1 (claims/folder.py).
 """
@@ -29,18 +30,24 @@ from pathlib import Path
 from typing import Any
 
 from gputui.allocating.claims.files import (
+    MOST_TICKETS,
     WAITING,
     Found,
+    Spent,
     UntrustedFileError,
     create_locked,
     forget_what_was_seen,
     held_file,
+    moment_of,
     new_token,
     seen,
+    word_of,
 )
 from gputui.allocating.claims.folder import MAX_FILES, Problems, older_folder, own_place
-from gputui.choosing.most_ever import can_never_start
-from gputui.inventory.formatting import devices_text, person, printable
+from gputui.allocating.claims.read import remove_ended
+from gputui.allocating.errors import UnsafeError
+from gputui.choosing.capacity import can_never_start
+from gputui.inventory.formatting import devices_text, person_or_job, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
@@ -52,7 +59,6 @@ BEAT = 4.0
 _SILENT = 14.0
 """Seconds of silence after which a waiter has lost its place."""
 _MAX_COMMAND = 500
-_MAX_JOB = 40
 _MOST_DEVICES = 1024
 _MOST_NAMED = 3
 """The most waiters that a sentence names; the others are only counted."""
@@ -63,11 +69,11 @@ def waiters(environ: Mapping[str, str], found: Iterable[Found] | None = None) ->
 
     `found` are the ticket files, where they have been listed already.
     """
-    there: dict[tuple[str, str], Waiter] = {}
+    spent, there = Spent(), dict[tuple[str, str], Waiter]()
     for each in seen(environ, Problems()).tickets if found is None else found:
         with contextlib.suppress(UntrustedFileError, OSError):
-            waiter = _alive(each.path) if re.fullmatch(WAITING, each.name) else None
-            if waiter:
+            counts = re.fullmatch(WAITING, each.name) and not spent.is_too_much(each)
+            if counts and (waiter := _alive(each.path)):
                 # Some tickets exist in both formats; another user's ticket with this name is a different one.
                 same = each.name, waiter.user
                 there[same] = min(waiter, there.get(same, waiter), key=lambda one: one.place)
@@ -101,7 +107,7 @@ def in_words(line: Sequence[Waiter]) -> str:
     others, own = [w for w in line if not w.ours], [w for w in line if w.ours]
     said = []
     if others:
-        how_many = "1 person is" if len(others) == 1 else f"{len(others)} are"
+        how_many = "1 person is" if len(others) == 1 else f"{len(others)} people are"
         said.append(f"{how_many} ahead of you in line for these: {names_in_line(others)}")
     if own:
         named = [
@@ -116,15 +122,12 @@ def in_words(line: Sequence[Waiter]) -> str:
 
 def names_in_line(line: Sequence[Waiter]) -> str:
     """The first waiters of a line: "ana (4 devices), your job x3f1 (1 device) and 2 more"."""
-    named = [f"{_name(each)} ({devices_text(each.count)})" for each in line[:_MOST_NAMED]]
+    named = [
+        f"{person_or_job(each.user, each.ours, each.job)} ({devices_text(each.count)})"
+        for each in line[:_MOST_NAMED]
+    ]
     more = len(line) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")
-
-
-def _name(waiter: Waiter) -> str:
-    if waiter.ours and waiter.job:
-        return f"your job {printable(waiter.job)}"
-    return person(waiter.user, waiter.ours)
 
 
 def nth(number: int) -> str:
@@ -140,7 +143,7 @@ class Ticket:
         self._files, self._devices, self._step = [*files], devices, step
         self._place = self._drawn
         self._said = _now()
-        self._lost: set[tuple[int, str]] = set()
+        self._before: set[Waiter] | None = None
 
     @property
     def _drawn(self) -> tuple[int, str]:
@@ -156,13 +159,19 @@ class Ticket:
         command: str,
         step: int = 0,
         job: str | None = None,
+        client: str | None = None,
+        min_free: int | None = None,
+        max_util: int | None = None,
     ) -> Ticket:
         """Get in line. Raises UnsafeError, OSError.
 
-        `command` is the text that every user may read (`secrets.program_and_script`). `step`, `job`: see
+        `command` is the text that every user may read (`secrets.program_and_script`). For the others, see
         `Waiter`.
         """
+        # The kernel's clock for files ticks every few milliseconds: the token orders tickets within one tick.
+        name = f"wait.{os.geteuid()}.{new_token()}.ticket"
         about = {
+            "record": name,
             "schema": 1,
             "count": count,
             "devices": None if devices is None else sorted(devices),
@@ -170,12 +179,14 @@ class Ticket:
             "command": command[:_MAX_COMMAND],
             "step": step,
             "job": job,
+            "client": client,
+            "min_free": min_free,
+            "max_util": max_util,
         }
-        # The kernel's clock for files ticks every few milliseconds: the token orders tickets within one tick.
-        name = f"wait.{os.geteuid()}.{new_token()}.ticket"
         now, data = int(_now()), json.dumps(about).encode()
         own, older = own_place(environ), older_folder(environ)
-        _clear(own)
+        if _clear(own) >= MOST_TICKETS:
+            raise UnsafeError(f"{MOST_TICKETS} of your programs are already in line, and no more are allowed")
         files = [(own / name, create_locked(own, name, data, now, END - now))]
         if older is not None:
             _clear(older)
@@ -188,17 +199,19 @@ class Ticket:
     def ahead(self, environ: Mapping[str, str], box: Snapshot | None = None) -> tuple[Waiter, ...]:
         """The waiters before us that could take the devices that we wait for.
 
-        Waiters that can never start on this box are left out, and waiters inside a lease that is not ours.
+        Only those that have been there, and wanted the same, in each complete look since we got in line: see
+        the top. (On a tmpfs, a ticket that is changed through mmap(2) keeps its place.) Waiters that
+        can never start on this box are left out, and waiters inside a lease that is not ours.
         """
-        line = waiters(environ)
-        self._lost.update(w.place for w in line if w.silent)
+        problems = Problems()
+        tickets = seen(environ, problems).tickets
+        line = [w for w in waiters(environ, tickets) if w.place < self._place and not w.silent]
+        if not problems.missing:
+            self._before = {*line} if self._before is None else self._before.intersection(line)
         before = (
             w
             for w in line
-            if w.place < self._place
-            and w.place not in self._lost
-            and w.step == self._step
-            and (w.ours or not w.step)
+            if (self._before is None or w in self._before) and w.step == self._step and (w.ours or not w.step)
         )
         return tuple(w for w in before if w.wants_of(self._devices) and not can_never_start(w, box))
 
@@ -216,6 +229,7 @@ class Ticket:
                 if lost:
                     # The waiters behind us have passed us.
                     os.utime(descriptor)
+                    self._before = None
                     forget_what_was_seen()
         self._place = self._drawn
         self._said = now
@@ -230,18 +244,17 @@ class Ticket:
         self._files = []
 
 
-def _clear(folder: Path) -> None:
-    """Remove the tickets of our own killed waiters: a ticket in use is locked before it has a name."""
+def _clear(folder: Path) -> int:
+    """Remove the tickets of our own killed waiters: a ticket in use is locked before it has a name. Returns
+    the number of the others."""
+    waiting = 0
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in islice(entries, MAX_FILES):
-            with contextlib.suppress(OSError, UntrustedFileError):
-                # A file with our name that another user owns can be removed only by its owner.
-                if (
-                    re.fullmatch(WAITING, entry.name)
-                    and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
-                    and held_file(entry.path) is None
-                ):
-                    os.unlink(entry.path)  # noqa: PTH108
+            with contextlib.suppress(OSError):
+                own = entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+                if own and re.fullmatch(WAITING, entry.name):
+                    waiting += not remove_ended(entry.path)
+    return waiting
 
 
 def is_waiting(waiter: Waiter) -> bool:
@@ -297,17 +310,24 @@ def _read(document: Any, known: Waiter) -> Waiter:
     """The waiter that is `known` from the system, completed with its own statements."""
     if not isinstance(document, dict):
         return known
-    count, devices, since, command = (document.get(key) for key in ("count", "devices", "since", "command"))
-    step, job = document.get("step"), document.get("job")
+    devices, command = document.get("devices"), document.get("command")
     named = isinstance(devices, list) and len(devices) <= _MOST_DEVICES
     named = named and all(isinstance(key, str) for key in devices or ())
+
+    def whole(key: str, most: int) -> int | None:
+        value = document.get(key)
+        # True is an int in Python, but not a number for readers of our JSON.
+        return value if type(value) is int and 0 <= value <= most else None
+
     return replace(
         known,
-        # True is an int in Python, but not a number for readers of our JSON.
-        count=count if type(count) is int and 0 < count < 10_000 else 1,
+        count=whole("count", 9999) or 1,
         devices=frozenset(devices) if named and isinstance(devices, list) else None,
-        since=float(since) if isinstance(since, (int, float)) and 0 < since < 1e11 else None,
+        since=moment_of(document.get("since")),
         command=command[:_MAX_COMMAND] if isinstance(command, str) else None,
-        step=step if type(step) is int and 0 < step < 10_000 else 0,
-        job=job if isinstance(job, str) and len(job) <= _MAX_JOB else None,
+        step=whole("step", 9999) or 0,
+        job=word_of(document.get("job")),
+        client=word_of(document.get("client")),
+        min_free=whole("min_free", 1 << 60),
+        max_util=whole("max_util", 100),
     )

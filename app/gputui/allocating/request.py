@@ -47,6 +47,8 @@ class Request:
     facts      the facts about the devices that the caller needs
     purpose    the text about the command that every user may read in claims and in the queue
     job        the id of the requesting job, None outside a job
+    time_limit the seconds that the command may run, None for no limit; every user may read it
+    client     the name of the requesting agent, None for a person or a script; every user may read it
     """
 
     count: int | None = None
@@ -65,6 +67,8 @@ class Request:
     facts: Want = Want.VERDICT
     purpose: str = ""
     job: str | None = None
+    time_limit: float | None = None
+    client: str | None = None
     vendor: str | None = None
 
     def __post_init__(self) -> None:

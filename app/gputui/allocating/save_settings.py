@@ -31,7 +31,7 @@ def save(environ: Mapping[str, str], changes: Iterable[tuple[str, str, object]])
 
     named = own_file(environ)
     if named is None:
-        raise SettingsError("there is no home folder to save the settings in")
+        raise SettingsError("there is no home folder for the settings; set HOME or XDG_CONFIG_HOME")
     refuse_of_others(named)
     try:
         # A settings file is often a link into a repository of such files; it stays a link.

@@ -5,6 +5,7 @@ memory = "512M"            # a device without a process is free up to this memor
 utilization = 10           # and up to this utilization, in percent
 window = 10                # seconds that it must have been free, where it is watched
 idle_after = 600           # seconds at 0 % after which the holder of memory counts as idle
+idle_release = 3600        # seconds at 0 % after which an own job is stopped; 0: never
 ignore_users = ["dcgm"]    # users whose processes do not count
 mine_is_free = false       # whether the user's own processes do not count either
 
@@ -24,7 +25,7 @@ log_cap = "1G"             # remove the middle of a longer log; "none": never
 
 [hosts]
 boxes = ["gpu1", "gpu2"]   # the boxes of `--hosts all` and `run --on anywhere`, by their ssh names
-connect_timeout = 10       # seconds until a box that does not answer is given up
+connect_timeout = 10       # seconds to wait for the connection to a box
 
 [screen]
 theme = "light"            # or "dark", "ansi"
@@ -46,8 +47,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.errors import GputuiError
+from gputui.inventory.formatting import GIB
 from gputui.inventory.light_dataclasses import replace
-from gputui.system.trust import who_can_change
+from gputui.system.trust import how_changed, who_can_change
 from gputui.system.users import own_name
 from gputui.vendors.visibility import Confine
 
@@ -68,7 +70,7 @@ CONNECT_TIMEOUT = 10
 DEFAULT_INTERVAL = 1.0
 """Seconds between two readings of the screen."""
 
-DEFAULT_LOG_CAP = 1024**3
+DEFAULT_LOG_CAP = GIB
 
 
 class SettingsError(GputuiError):
@@ -146,6 +148,9 @@ def documents(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]
                 if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                     raise SettingsError(f"{file}: not a regular file")
                 data = stream.read(_MOST + 1)
+                # The path may lead to another file by now, or to none.
+                reason = how_changed(os.fstat(stream.fileno()), stream.fileno())
+                _refuse(file, reason and f"{reason} {file!r}")
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
@@ -161,9 +166,12 @@ def refuse_of_others(file: str) -> None:
 
     They would choose the commands that we start, and the devices that count as free.
     """
-    reason = who_can_change(file)
+    _refuse(file, who_can_change(file))
+
+
+def _refuse(file: str, reason: str | None) -> None:
     if reason is not None:
-        raise SettingsError(f"{file} is not used, as others could have changed it: {reason}")
+        raise SettingsError(f"{file} is not used, because others could have changed it: {reason}")
 
 
 def _at_once(file: str, flags: int) -> int:

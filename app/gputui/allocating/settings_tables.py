@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
 from gputui.choosing.named_devices import could_name
-from gputui.inventory.formatting import read_size
+from gputui.inventory.formatting import MIB, read_size
 from gputui.inventory.typed_json import (
     DocumentError,
     Form,
@@ -29,7 +29,7 @@ from gputui.vendors.visibility import CONFINE
 
 Stray = Literal["warn", "stop"]
 """The action on a job that runs on devices which it has not claimed."""
-_LEAST_LOG_CAP = 16 * 1024**2
+_LEAST_LOG_CAP = 16 * MIB
 
 
 def _log_cap(text: str) -> int:
@@ -57,12 +57,13 @@ _ALIASES = form_of(tuple[Annotated[str, parsed(alias)], ...])
 _TABLES: dict[str, Record[Any]] = {
     "rules": Record(
         dict,
-        "memory utilization window idle_after=idle ignore_users=ignore mine_is_free=mine",
+        "memory utilization window idle_after=idle idle_release ignore_users=ignore mine_is_free=mine",
         "*",
         memory=Annotated[int, parsed(read_size, 'a size ("20G", "512M")')],
         utilization=Annotated[int, whole(0, 100, "a percentage (0 to 100)")],
         window=Annotated[float, number(0, 86_400, "a number of seconds")],
         idle=Annotated[float, number(0, 86_400, "a number of seconds")],
+        idle_release=Annotated[float, number(0, 86_400, "a number of seconds (0: never)")],
         ignore=frozenset[_Word],
         mine=bool,
     ),
@@ -109,10 +110,11 @@ class Described(NamedTuple):
 
 
 DESCRIBED = {
-    "rules.memory": Described("without a process, a device is free up to this use", '"512M"'),
-    "rules.utilization": Described("and up to this percentage", "10"),
+    "rules.memory": Described("free without a process up to this memory use", '"512M"'),
+    "rules.utilization": Described("and up to this utilization, in percent", "10"),
     "rules.window": Described("seconds for which it must have been free", "10"),
-    "rules.idle_after": Described("seconds at 0 % after which its holder counts as idle", "600"),
+    "rules.idle_after": Described("seconds at 0 % until its holder counts as idle", "600"),
+    "rules.idle_release": Described("seconds at 0 % until your job stops; 0: never", "0", "3600"),
     "rules.ignore_users": Described("their processes do not count", "[]", '["dcgm"]'),
     "rules.mine_is_free": Described("your own processes do not count either", "false"),
     "devices.never": Described("-n never selects these (index or UUID)", "[]", '["0"]'),
@@ -121,14 +123,15 @@ DESCRIBED = {
         "a command for the end of a wait or a job", "[]", '["notify-send", "gputui", "{message}"]'
     ),
     "run.confine": Described(
-        "a command can open its own devices only: where that is proved, or always, or never", '"auto"'
+        "whether a command can open its own devices only: auto (where that is proved), always or never",
+        '"auto"',
     ),
-    "run.stray": Described("a job on devices that it has not claimed: warn, or stop it", '"warn"'),
-    "jobs.log_cap": Described("the most bytes of a log that are kept; none: all", '"1G"'),
-    "hosts.boxes": Described(
-        "the boxes that --hosts all means, by their ssh names", "[]", '["gpu1", "gpu2"]'
+    "run.stray": Described(
+        "what becomes of a job on devices that it has not claimed: warn, or stop", '"warn"'
     ),
-    "hosts.connect_timeout": Described("seconds until a box that does not answer is given up", "10"),
+    "jobs.log_cap": Described("the most that is kept of a job's log; none: everything", '"1G"'),
+    "hosts.boxes": Described("the boxes of --hosts all, by their ssh names", "[]", '["gpu1", "gpu2"]'),
+    "hosts.connect_timeout": Described("seconds to wait for the connection to a box", "10"),
     "screen.theme": Described("the colours", None, '"light"'),
     "screen.interval": Described("seconds between two readings", "1"),
     "screen.keys": Described("your own keys for actions", "{}", '{copy = "c"}'),

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from gputui.allocating.errors import NotEnoughError
 from gputui.choosing.pick import Constraints, PickResult
 from gputui.choosing.verdict import verdicts
-from gputui.choosing.verdict_text import reason, refusal
-from gputui.inventory.device import Device
+from gputui.choosing.verdict_text import reason, refusal, refusals
 from gputui.inventory.formatting import devices_text, printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.vendors.registry import vendor_named, vendors_of
@@ -23,7 +22,7 @@ def only_here(count: int, can: int, be: str) -> str:
 
 def waits_for_ever(count: int, can: int) -> str:
     """The text that waiting for `count` devices does not help where at most `can` could be had."""
-    return f"{only_here(count, can, 'used')}, even if all are free: do not wait"
+    return f"{only_here(count, can, 'used')}, even if all are free; waiting does not help"
 
 
 def not_enough(
@@ -58,10 +57,10 @@ def _summary(
     if box and constraints.vendor is not None and constraints.vendor not in {each.name for each in box}:
         titles = " and ".join(each.title for each in box)
         missing = vendor_named(constraints.vendor).title
-        return f"{asked}, but this box has no device of {missing}; it has devices of {titles}", ""
+        return f"{asked}, but this box has no {missing} device; it has devices of {titles}", ""
     total = have + len(picked.refused) + len(avoid)
     there = f"{have if have else 'none'} of {total} available"
-    why = refusals(picked, snapshot) if total else _apart(snapshot, constraints.vendor)
+    why = refusals(picked.refused, snapshot) if total else _apart(snapshot, constraints.vendor)
     if 0 < total < constraints.count:
         return f"{asked}, but there {'is' if total == 1 else 'are'} only {total}{where}", ""
     summary = f"{asked}, {there}{where}"
@@ -70,14 +69,6 @@ def _summary(
         simulated = "--demo FILE simulates its box with all devices idle"
         return f"{summary}: a matrix does not say which devices are in use; {simulated}", ""
     return summary, "; ".join(filter(None, (why, *avoid.values())))
-
-
-def refusals(picked: PickResult, snapshot: Snapshot) -> str:
-    """Why each device is not picked. A reason for several devices is given once: "GPU 0-3,6 free, but …"."""
-    alike: dict[str, list[Device]] = {}
-    for device, why in picked.refused:
-        alike.setdefault(refusal(why, snapshot.time), []).append(device)
-    return "; ".join(f"GPU {snapshot.labels(devices)} {why}" for why, devices in alike.items())
 
 
 def _apart(snapshot: Snapshot, vendor: str | None) -> str:

@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Mapping
 
 from gputui.allocating.queue import BEAT, Ticket, is_waiting, names_in_line, nth
-from gputui.choosing.pick import Constraints, available
-from gputui.choosing.queue_outlook import wanted as wanted_devices
+from gputui.choosing.pick import Constraints, Refusal, TooLittleMemory, TooMuchLoad, available
+from gputui.choosing.queue_text import wanted as wanted_devices
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import verdicts
+from gputui.choosing.verdict_text import refusals
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus
 from gputui.inventory.light_dataclasses import dataclass, field
@@ -47,6 +48,7 @@ class Progress:
     wanted    the number of devices
     window    seconds that a device must be watched to be free
     keys      the keys of suitable devices, None for any
+    lacking   the free devices that do not meet a condition on memory or utilization, each with that condition
     """
 
     ahead: tuple[Waiter, ...] = ()
@@ -56,6 +58,7 @@ class Progress:
     wanted: int = 1
     window: float = 0.0
     keys: frozenset[str] | None = None
+    lacking: tuple[tuple[Device, Refusal], ...] = ()
 
     @property
     def words(self) -> str:
@@ -68,9 +71,11 @@ class Progress:
         if self.settling and self.snapshot:
             # Not "cooling down", because a process that has watched for longer (a screen) calls them free
             # already. No seconds count down, because in a log this line stays while nobody's place changes.
-            are = "is free and is" if len(self.settling) == 1 else "are free and are"
-            watched = f"{are} watched for {self.window:g} s first"
+            are = "is free and must stay" if len(self.settling) == 1 else "are free and must stay"
+            watched = f"{are} free for {self.window:g} s"
             parts.append(f"{gpus([*map(self.snapshot.label, self.settling)])} {watched}")
+        if self.lacking and self.snapshot:
+            parts.append(refusals(self.lacking, self.snapshot))
         return f"first in line for {what}: {', '.join(parts)}"
 
 
@@ -128,7 +133,8 @@ class Wait:
                 # We have become last, or waiters that could not start may be able to now, or the reverse.
                 ahead = self._ahead()
             judged = verdicts(snapshot, self.rules)
-            free = available(snapshot, judged, self.constraints(snapshot)).devices
+            found = available(snapshot, judged, self.constraints(snapshot))
+            free = found.devices
             # The monotonic clock, because the wall clock may be set, and goes on while a machine sleeps.
             self._since = {device.key: self._since.get(device.key, began) for device in free}
             ready = tuple(d for d in free if began - self._since[d.key] >= self.rules.window)
@@ -138,7 +144,10 @@ class Wait:
                 return snapshot, enough
             settling = tuple(device for device in free if device not in ready)
             window = self.rules.window
-            self.tell(Progress(ahead, snapshot, ready, settling, self.wanted, window, self.keys))
+            lacking = tuple(
+                each for each in found.refused if isinstance(each[1], TooLittleMemory | TooMuchLoad)
+            )
+            self.tell(Progress(ahead, snapshot, ready, settling, self.wanted, window, self.keys, lacking))
             if self._over:
                 raise TooLongError
             due = began + self._pause(cost)

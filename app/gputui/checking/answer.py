@@ -7,6 +7,7 @@ from typing import Any
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.typed_json import Record
 from gputui.vendors.vendor import Vendor
+from gputui.vendors.visibility import Changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Seen:
 
     python: str
     executable: str | None
-    environment: tuple[tuple[str, str | None], ...]
+    environment: Changes
     framework: Framework | None
     driver: Driver
     asked: str = "torch"

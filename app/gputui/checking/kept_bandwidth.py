@@ -7,22 +7,20 @@ counts as no measurement: a plan then models the links, and says so.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from gputui.choosing.bandwidth import Rates
+from gputui.inventory.formatting import MIB
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.typed_json import DocumentError, Record, loads
-from gputui.system.files import NoHomeError, open_own, private_folder, state_folder, write_private
+from gputui.system.files import NoHomeError, private_folder, read_own, state_folder, write_private
 
 _MOST_PAIRS = 16384
 """The most pairs that are kept: three times those of 72 devices, in both directions."""
 
-_LARGEST = 4 * 2**20
+_LARGEST = 4 * MIB
 """The most bytes of the file."""
-
-Pairs = Mapping[tuple[str, str], float]
-"""GB/s by (source, target)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ class Kept:
     pairs: tuple[Pair, ...]
 
     @property
-    def rates(self) -> dict[tuple[str, str], float]:
+    def rates(self) -> Rates:
         """The known GB/s by (source, target)."""
         return {(each.source, each.target): each.gb_per_s for each in self.pairs if each.gb_per_s is not None}
 
@@ -49,26 +47,20 @@ class Kept:
 PAIRS, MEASURED = Record(Kept), Record(Kept, "copies=pairs")
 
 
-def kept(environ: Mapping[str, str]) -> dict[tuple[str, str], float]:
+def kept_bandwidths(environ: Mapping[str, str]) -> Rates:
     """The bandwidths that were measured on this machine, the newest last."""
     try:
-        handle = open_own(_file(environ))
-    except (OSError, NoHomeError):
-        return {}
-    with os.fdopen(handle, "rb") as file:
-        data = file.read(_LARGEST + 1)
-    try:
-        return PAIRS.read(loads(data)).rates
-    except DocumentError:
+        return PAIRS.read(loads(read_own(_file(environ), _LARGEST + 1))).rates
+    except (OSError, NoHomeError, DocumentError):
         return {}
 
 
-def keep(environ: Mapping[str, str], measured: Pairs) -> str | None:
+def keep(environ: Mapping[str, str], measured: Rates) -> str | None:
     """Keep these bandwidths, and replace older ones of the same pairs. Returns the error, None on success."""
     if not measured:
         return None
     try:
-        before = kept(environ)
+        before = kept_bandwidths(environ)
         pairs = {**{pair: rate for pair, rate in before.items() if pair not in measured}, **measured}
         rows = tuple(Pair(*ends, rate) for ends, rate in [*pairs.items()][-_MOST_PAIRS:])
         file = _file(environ)

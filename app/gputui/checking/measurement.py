@@ -15,10 +15,11 @@ from typing import Annotated, Any
 from gputui.checking import SCRIPTS
 from gputui.checking.check import SECONDS
 from gputui.checking.report import Report
+from gputui.choosing.bandwidth import Rates
 from gputui.choosing.rules import Rules
-from gputui.choosing.verdict import Verdict, verdicts
+from gputui.choosing.verdict import Verdicts, verdicts
 from gputui.choosing.verdict_text import state_and_reason
-from gputui.inventory.formatting import GIB
+from gputui.inventory.formatting import GIB, MIB
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.typed_json import DocumentError, Form, Positive, Record, check, form_of, whole
@@ -26,7 +27,7 @@ from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch import Launch
 from gputui.system import child_process as process
 
-_MOST = 1024 * 1024
+_MOST = MIB
 _LATENCY_SIZE = 64 * 1024
 """The largest copy in bytes whose time is latency, not bandwidth."""
 
@@ -111,7 +112,7 @@ class Measured:
     problems: tuple[str, ...] = ()
 
     @property
-    def pairs(self) -> Mapping[tuple[str, str], float]:
+    def pairs(self) -> Rates:
         """The known GB/s by (source, target)."""
         found = {(c.source, c.target): c.gb_per_s for c in self.copies}
         return MappingProxyType({pair: speed for pair, speed in found.items() if speed is not None})
@@ -142,7 +143,7 @@ def read_copies(answer: Any, keys: Mapping[int, str]) -> tuple[Copy, ...]:
     found = form_of(tuple[Copy, ...]).read(answer)
     for place, each in enumerate(found):
         if not {each.source, each.target} <= keys.keys():
-            raise DocumentError("devices that were to be measured expected", place)
+            raise DocumentError("expected devices that were to be measured", place)
     return tuple(replace(each, source=keys[each.source], target=keys[each.target]) for each in found)
 
 
@@ -216,7 +217,7 @@ class _Schedule:
 def _scheduled(
     report: Report,
     snapshot: Snapshot,
-    judged: Mapping[str, Verdict],
+    judged: Verdicts,
     processes: int | None,
     force: bool,
 ) -> _Schedule:
@@ -244,7 +245,7 @@ def _scheduled(
         else:
             why = state_and_reason(verdict, snapshot.time) if verdict else "not there"
             skipped.append((device.key, why))
-    alone = ("copies and all-reduce need two devices or more",) if len(keys) < 2 else ()
+    alone = ("copies and all-reduce need at least two devices",) if len(keys) < 2 else ()
     empty = Measured(tuple(keys.values()), skipped=tuple(skipped), remarks=alone)
     return _Schedule(report.vendor.backend, keys, len(keys), empty)
 

@@ -216,7 +216,7 @@ def without_devices(environ: Mapping[str, str], vendors: Iterable[Vendor]) -> di
 _SCRIPT = str(SCRIPTS / "plan_proof.py")
 _WITHOUT = {
     "model": "no proof without transformers",
-    "estimates": "no estimates of DeepSpeed's",
+    "estimates": "no DeepSpeed estimates",
     "tracked": "no step was tracked",
 }
 """The parts of an answer in order, with the text for a missing part."""

@@ -14,7 +14,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, MIB, UNKNOWN, printable, short_name
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
-from gputui.inventory.typed_json import Document, Form, OrNull, View
+from gputui.inventory.typed_json import Document, Form, Json, OrNull, View
 
 
 def lines(report: Report) -> tuple[str, ...]:
@@ -31,9 +31,9 @@ def _head(report: Report) -> Iterator[str]:
     own = seen.framework
     if own is None:
         parts.append(
-            f"no {seen.asked}, and nothing else can be asked"
+            f"no {seen.asked}, and the driver cannot be queried instead"
             if report.vendor.driver_probe is None
-            else f"no {seen.asked}: {report.vendor.driver} itself was asked"
+            else f"no {seen.asked}: {report.vendor.driver} was asked instead"
         )
     elif own.version:
         kinds = (("CUDA", own.cuda), ("ROCm", own.hip))
@@ -59,9 +59,8 @@ def _row(report: Report, number: int, each: Comparison) -> tuple[str, ...]:
         uuid = device.uuid if device and each.state == "equal" and device.uuid else seen.uuid or "-"
         bus, name = seen.bus or "-", short_name(seen.name or "-")
         amount = f"{seen.memory / GIB:.1f} GiB" if seen.memory else "-"
-    chosen = "none" if device is None else f"GPU {report.snapshot.label(device)}"
-    verdict = each.state if each.state == "equal" else f"{each.state}: {each.why}"
-    return (report.vendor.device(number), chosen, uuid, bus, name, amount, verdict)
+    chosen = each.selected_in(report.snapshot)
+    return (report.vendor.device(number), chosen, uuid, bus, name, amount, each.verdict)
 
 
 def _as_chosen(device: Device | None) -> tuple[str, str, str, str]:
@@ -143,7 +142,7 @@ CHECK = Document(
 )
 
 
-def to_document(report: Report, **more: Any) -> dict[str, Any]:
+def to_document(report: Report, **more: Any) -> Json:
     """JSON-ready values; `more` has the measurement and the confinement. Memory in bytes; unknown is null."""
     seen = report.seen
     own = seen and seen.framework
@@ -229,7 +228,7 @@ def _size(amount: int) -> str:
     return f"{amount // MIB} MiB" if amount >= MIB else f"{amount // 1024} KiB"
 
 
-def to_measured_document(measured: Measured, snapshot: Snapshot) -> dict[str, Any]:
+def to_measured_document(measured: Measured, snapshot: Snapshot) -> Json:
     """JSON-ready values: bytes, seconds, GB/s; each copy also has the modelled GB/s of its link."""
     return _MEASURED.write(
         measured,

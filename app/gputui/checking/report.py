@@ -33,6 +33,15 @@ class Comparison:
     state: State
     why: str = ""
 
+    @property
+    def verdict(self) -> str:
+        """ "equal"; another state with its reason."""
+        return self.state if self.state == "equal" else f"{self.state}: {self.why}"
+
+    def selected_in(self, snapshot: Snapshot) -> str:
+        """The selected device: "GPU 3", "none"."""
+        return "none" if self.chosen is None else f"GPU {snapshot.label(self.chosen)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Variable:
@@ -151,9 +160,7 @@ class Report:
         driver_itself = self.vendor.driver[:1].upper() + self.vendor.driver[1:]
         besides = f". ({driver_itself} itself shows the selected devices, in their order)"
         if own is not None and own.cpu_build:
-            text = (
-                f"this {own.name} ({own.version}) is a CPU build: it sees no device of {self.vendor.title}; "
-            )
+            text = f"this {own.name} ({own.version}) is a CPU build: it sees no {self.vendor.title} device; "
             return f"{text}{self.vendor.build(own.name)}{besides if shown else ''}"
         reason = self.vendor.driver_trouble(driver.code, driver.error) or (own.error if own else None)
         if own is not None and driver.devices:
@@ -161,7 +168,7 @@ class Report:
             why = "; ".join(part for part in (reason, remedy) if part)
             return f"{own.name} sees no device: {why}{besides if shown else ''}"
         if own is None and self.vendor.driver_probe is None:
-            return "nothing is proved without a framework: --python PY names an interpreter that has one"
+            return "nothing is proved without a framework; --python PY names an interpreter that has one"
         return f"no device is seen: {reason or 'the driver has none for this environment'}"
 
     @property
@@ -220,10 +227,10 @@ def _by_looks(device: Device, seen: SeenDevice, box: Snapshot) -> tuple[State, s
     if named and device.name != seen.name:
         return "differs", f"is called {seen.name}"
     if device.memory_total and seen.memory and not 0.8 < seen.memory / device.memory_total <= 1.05:
-        return "differs", "has another amount of memory"
+        return "differs", "has a different amount of memory"
     if [each.key for each in box.devices if each.vendor == device.vendor] == [device.key]:
         return "equal", ""
-    return "unsure", "no UUID or bus id tells which it is"
+    return "unsure", "no UUID or bus id identifies it"
 
 
 def _elsewhere(

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from gputui.checking.plan_proof import meta_model, without_devices
+from gputui.inventory.light_dataclasses import replace
 from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.training_words import Training
 from gputui.planning.model import Model, PlanningError, UnknownArchitectureError
 from gputui.planning.reading import find_model, read_model
-from gputui.planning.workload import Workload
-from gputui.requesting.launch_request import ModelRequest
+from gputui.planning.serving import Serving
+from gputui.planning.workload import Workload, said_of
 from gputui.vendors.registry import vendors
 
 USUAL_SEQUENCE = 2048
@@ -30,6 +31,7 @@ def trained_model(
     environ: Mapping[str, str],
     directory: Path,
     cancelled: threading.Event | None = None,
+    serves: bool = False,
 ) -> Model:
     """The model with this name (`read_model`); `directory` is where a relative path begins.
 
@@ -38,7 +40,7 @@ def trained_model(
     # HF_HOME may be one of the variables before the command.
     environment = {**environ, **dict(options.additions)}
     try:
-        return read_model(name, environment, directory)
+        return read_model(name, environment, directory, serves)
     except UnknownArchitectureError as error:
         place = find_model(name, environment, directory)
         if place is None:
@@ -51,15 +53,25 @@ def trained_model(
             raise PlanningError(f"{error}; {why}") from None
 
 
-def said_of(training: Training | ModelRequest) -> dict[str, Any]:
-    """The fields of a workload that a command or a call states."""
-    fields = ("batch", "sequence", "precision", "optimizer", "checkpointing", "lora", "accumulation")
-    said = {name: getattr(training, name) for name in fields}
-    return {name: value for name, value in said.items() if value is not None}
-
-
 _TRAINER: Mapping[str, Any] = {"batch": 8, "precision": "fp32"}
 """The defaults of transformers' Trainer: TrainingArguments."""
+
+
+def refuse_for_server(given: Mapping[str, Any]) -> None:
+    """Raise PlanningError where one of these values is for trainings only."""
+    names = [name.replace("_", "-") for name, value in given.items() if value and name != "sequence"]
+    if names:
+        raise PlanningError(f"{' and '.join(names)}: for trainings only, and the command starts a server")
+
+
+def planned_for(training: Training, model: Model, given: Mapping[str, Any]) -> Workload | Serving:
+    """What the command does with the model: the server that it starts, else the training.
+
+    The sequence that a call gives is the context of a server. Raises PlanningError.
+    """
+    if training.serving is None:
+        return workload_of(training, model, given)
+    return replace(training.serving, context=given.get("sequence") or training.serving.context)
 
 
 def workload_of(training: Training, model: Model | None, given: Mapping[str, Any]) -> Workload:
@@ -68,4 +80,6 @@ def workload_of(training: Training, model: Model | None, given: Mapping[str, Any
     usual = min(USUAL_SEQUENCE, most or USUAL_SEQUENCE)
     trainer = _TRAINER if training.trainer else {}
     workload = Workload(**{"sequence": usual, **trainer, **said_of(training), **given})
+    if "batch" in given:
+        workload = replace(workload, splits=False)
     return workload.for_model(model) if model is not None else workload

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gputui.inventory.device import Device
 from gputui.inventory.link import direct_links
 from gputui.inventory.snapshot import Snapshot
+
+Rates = Mapping[tuple[str, str], float]
+"""GB/s by the keys of (source, target)."""
 
 _PER_NVLINK: dict[int, float] = {1: 18.0, 2: 20.0, 3: 20.0, 4: 20.6, 5: 40.0}
 """GB/s of one NVLink by generation (NCCL, graph/topo.h; nominal: 20, 25, 25, 25, 50)."""

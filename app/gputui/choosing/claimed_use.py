@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputui.inventory.claim import Claim
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from gputui.inventory.typed_json import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +97,8 @@ def _seen(snapshot: Snapshot) -> dict[int, set[str]]:
     """The devices on which each process is seen, by its pid: their `Device.key`s."""
     seen: dict[int, set[str]] = {}
     for device in snapshot.devices:
-        # A GPU with MIG instances lists their processes a second time; graphics processes are not jobs.
-        for process in device.processes or () if not device.mig else ():
-            if process.kind != "graphics":
-                seen.setdefault(process.pid, set()).add(device.key)
+        for process in device.computing:
+            seen.setdefault(process.pid, set()).add(device.key)
     return seen
 
 
@@ -151,7 +152,7 @@ USE_KEYS = "claimed runs_on outside"
 USE_KINDS: dict[str, Any] = dict.fromkeys(USE_KEYS.split(), tuple[str, ...] | None)
 
 
-def use_document(use: ClaimedUse | None) -> dict[str, Any]:
+def use_document(use: ClaimedUse | None) -> Json:
     """The values of `USE_KEYS`: the devices that a job claimed, those it runs on, and those of them that it
     has not claimed.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from gputui.choosing.verdict import GLYPHS, Verdict
+from gputui.choosing.verdict import GLYPHS, Verdict, Verdicts
 from gputui.inventory.columns import Column
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, UNKNOWN, number, short_name
@@ -13,7 +13,7 @@ from gputui.inventory.snapshot import Snapshot
 
 def device_columns(
     snapshot: Snapshot,
-    judged: Mapping[str, Verdict],
+    judged: Verdicts,
     words: Callable[[Verdict, float], str],
     live: bool = True,
 ) -> tuple[Column[Device], ...]:
@@ -31,7 +31,7 @@ def device_columns(
         verdict = judged[device.key]
         if not live:
             return f"{GLYPHS['unknown']} unknown"
-        return f"{GLYPHS[verdict.state]} {words(verdict, snapshot.time)}"
+        return f"{GLYPHS[verdict.shown]} {words(verdict, snapshot.time)}"
 
     return (
         Column("#", snapshot.label, tone, right=True, least=3),
@@ -40,5 +40,5 @@ def device_columns(
         Column("MEMORY", memory, tone, right=True, least=12),
         Column("°C", lambda device: number(device.temperature), tone, right=True, least=3),
         Column("W", lambda device: number(device.power), tone, right=True, least=4),
-        Column("STATE", state, lambda device: judged[device.key].state if live else "dim"),
+        Column("STATE", state, lambda device: judged[device.key].shown if live else "dim"),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gputui.inventory.formatting import is_digits
 from gputui.inventory.light_dataclasses import dataclass
 
 
@@ -63,7 +64,7 @@ def parse(text: str) -> Grouping:
         name, equals, number = part.strip().partition("=")
         if name not in ("tp", "pp") or not equals or name in found:
             raise GroupingError(f"{given!r} is not one of tp=N, pp=N, tp=N,pp=N, all, none")
-        digits = number.isascii() and number.isdigit() and len(number) <= len(str(MAX_DEVICES))
+        digits = is_digits(number) and len(number) <= len(str(MAX_DEVICES))
         if not digits or not 1 <= int(number) <= MAX_DEVICES:
             raise GroupingError(f"{given!r}: {name} is a number of devices, 1 or more")
         found[name] = int(number)
@@ -73,7 +74,7 @@ def parse(text: str) -> Grouping:
 def parse_request(text: str) -> tuple[int, Grouping]:
     """Parse "4", "8 tp=2 pp=2" or "tp=2,pp=2" to a number of devices and a grouping. Raises GroupingError."""
     words = text.replace(",", " ").split()
-    number = words.pop(0) if words and words[0].isascii() and words[0].isdigit() else None
+    number = words.pop(0) if words and is_digits(words[0]) else None
     if any(not word.lower().startswith(("tp=", "pp=")) for word in words) and words not in (
         ["all"],
         ["none"],

@@ -58,8 +58,8 @@ def permuted_behind_switches(snapshot: Snapshot, devices: Sequence[Device]) -> b
 
 
 PERMUTED = (
-    "NCCL behind NVSwitches can return AllGather and ReduceScatter in a wrong order when"
-    " the devices are not ascending (nccl #1906); ascending loses nothing on this box"
+    "behind NVSwitches, NCCL can return AllGather and ReduceScatter in the wrong order"
+    " unless the devices are in ascending order (nccl #1906), which costs nothing on this box"
 )
 """The warning about devices that `permuted_behind_switches` finds."""
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import is_digits
 from gputui.inventory.snapshot import Snapshot
 from gputui.vendors.registry import vendors
 
@@ -92,7 +93,7 @@ def could_name(word: str) -> bool:
 def _index(word: str) -> tuple[str, str] | None:
     """The vendor and the index of "nvidia:0"; ("", "0") for "0", which matches any vendor; else None."""
     vendor, colon, number = word.rpartition(":")
-    if not (number.isascii() and number.isdigit()) or (colon and not vendor.isidentifier()):
+    if not is_digits(number) or (colon and not vendor.isidentifier()):
         return None
     return vendor, number.lstrip("0") or "0"
 

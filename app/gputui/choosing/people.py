@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from gputui.choosing.claimed_use import ClaimedUse, differing
 from gputui.choosing.idleness import is_long, unused_by
@@ -47,6 +48,7 @@ class Person:
     unclaimed_uses
               the jobs that use devices which they have not claimed
     claiming  whether a claim is our own
+    clients   the agents that asked for the claims
     after     seconds at 0 % after which a holding counts as idle
     """
 
@@ -55,6 +57,7 @@ class Person:
     claims: tuple[Device, ...] = ()
     unclaimed_uses: tuple[ClaimedUse, ...] = ()
     claiming: bool = False
+    clients: tuple[str, ...] = ()
     after: float = DEFAULT_RULES.idle
 
     @property
@@ -80,7 +83,7 @@ class Person:
 
 
 def people(
-    snapshot: Snapshot, idle: Mapping[str, float] | None = None, after: float = DEFAULT_RULES.idle
+    snapshot: Snapshot, idle: Mapping[str, float] = MappingProxyType({}), after: float = DEFAULT_RULES.idle
 ) -> tuple[Person, ...]:
     """All users with processes or claims, by memory, the most first.
 
@@ -90,11 +93,10 @@ def people(
     found: dict[str | None, list[Holding]] = {}
     for device in snapshot.devices:
         by_user: dict[str | None, list[Process]] = {}
-        for process in device.processes or ():
-            if process.kind != "graphics":
-                by_user.setdefault(process.user, []).append(process)
+        for process in device.computing:
+            by_user.setdefault(process.user, []).append(process)
         for user, processes in by_user.items():
-            unused = unused_by(user, device, (idle or {}).get(device.key), snapshot)
+            unused = unused_by(user, device, idle.get(device.key), snapshot)
             sizes = [process.memory for process in processes if process.memory is not None]
             since = earliest(process.started for process in processes)
             holding = Holding(device, tuple(processes), sum(sizes) if sizes else None, since, unused)
@@ -114,6 +116,9 @@ def people(
             tuple(claimed.get(user, {}).values()),
             tuple(use for use in unclaimed_uses if use.user == user),
             any(claim.own for claim in snapshot.claims if claim.user == user),
+            tuple(
+                dict.fromkeys(each.client for each in snapshot.claims if each.client and each.user == user)
+            ),
             after,
         )
         for user in {*found, *claimed}

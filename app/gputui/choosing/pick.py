@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from gputui.choosing.best import MAX_ALTERNATIVES, Alternative, best, describe_order
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.order import SORT_KEYS, Order, sorted_by
 from gputui.choosing.speed import slowness_weights
-from gputui.choosing.verdict import Verdict
+from gputui.choosing.verdict import Verdict, Verdicts
 from gputui.inventory.device import GROUP_SIZES, Device
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
@@ -114,7 +114,7 @@ def of_own_lease(snapshot: Snapshot, within: Collection[str] | None) -> set[str]
     return own if within is None else (own & set(within) or set(within))
 
 
-def available(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: Constraints) -> PickResult:
+def available(snapshot: Snapshot, verdicts: Verdicts, constraints: Constraints) -> PickResult:
     """All devices that are free and meet the constraints, and why each of the others is refused.
 
     They are in the order that they keep where no other order is better: the order of the list that gputui was
@@ -153,7 +153,7 @@ def _vendor_taken(good: Sequence[Device], constraints: Constraints) -> str | Non
     return next(iter((*required, *enough)), None) or max(counts, key=lambda name: counts[name], default=None)
 
 
-def pick(snapshot: Snapshot, verdicts: Mapping[str, Verdict], constraints: Constraints) -> PickResult:
+def pick(snapshot: Snapshot, verdicts: Verdicts, constraints: Constraints) -> PickResult:
     """The best `constraints.count` devices, or all that are available where there are fewer."""
     found = available(snapshot, verdicts, constraints)
     if not found.enough(constraints):
@@ -198,11 +198,9 @@ def _pick_group(snapshot: Snapshot, found: PickResult, constraints: Constraints)
     count, candidates = constraints.count, found.devices
     by_module = {device.module: device for device in candidates if device.module is not None}
     starts = range(0, max(by_module, default=0) + 1, count) if count in GROUP_SIZES else ()
-    groups = [
-        tuple(by_module[module] for module in range(start, start + count))
-        for start in starts
-        if all(module in by_module for module in range(start, start + count))
-    ]
+    ranges = [range(start, start + count) for start in starts]
+    whole = [modules for modules in ranges if all(module in by_module for module in modules)]
+    groups = [tuple(by_module[module] for module in modules) for modules in whole]
     groups = [group for group in groups if set(constraints.required) <= {device.key for device in group}]
     if not groups:
         refused = (*found.refused, *((device, OutsideGroup(count)) for device in candidates))
@@ -241,12 +239,17 @@ def _why_not(
         return NeverTaken()
     if device.parent is not None and constraints.count > 1:
         return SingleInstance()
-    if constraints.min_free is not None:
+    return unmet(snapshot, device, constraints.min_free, constraints.max_util)
+
+
+def unmet(
+    snapshot: Snapshot, device: Device, min_free: int | None, max_util: int | None
+) -> TooLittleMemory | TooMuchLoad | None:
+    """The condition that a device does not meet now, None where it meets both."""
+    if min_free is not None:
         free = snapshot.memory_free(device)
-        if free is None or free < constraints.min_free:
-            return TooLittleMemory(free, constraints.min_free)
-    if constraints.max_util is not None and (
-        device.utilization is None or device.utilization > constraints.max_util
-    ):
-        return TooMuchLoad(device.utilization, constraints.max_util)
+        if free is None or free < min_free:
+            return TooLittleMemory(free, min_free)
+    if max_util is not None and (device.utilization is None or device.utilization > max_util):
+        return TooMuchLoad(device.utilization, max_util)
     return None

@@ -9,14 +9,7 @@ from gputui.choosing.grouping import Grouping
 from gputui.choosing.links import numa_nodes
 from gputui.choosing.pair_scores import PairScores
 from gputui.choosing.sets import RankedSet, comparison_key
-from gputui.inventory.link import direct_links, family, joined_groups, strength
-
-_PCIE_WORDS: dict[str, str] = {
-    "PIX": "behind one PCIe switch",
-    "PXB": "behind several PCIe switches",
-    "PHB": "on one host bridge",
-    "NODE": "on one CPU socket",
-}
+from gputui.inventory.link import PCIE_WORDS, direct_links, family, joined_groups, strength
 
 _UNKNOWN_LINKS = "links unknown"
 
@@ -71,7 +64,8 @@ def _what(pairs: PairScores, found: RankedSet, whole: Sequence[Sequence[int]], n
         return f"{'all ' if len(members) > 2 else ''}connected by {family(worst or '')}"
     if worst is None:
         return _UNKNOWN_LINKS
-    return _PCIE_WORDS.get(worst, "")
+    # The weakest link is told after this; devices on different sockets have nothing else in common.
+    return PCIE_WORDS[worst] if worst != "SYS" else ""
 
 
 def _single(pairs: PairScores, device: int, whole: Sequence[Sequence[int]]) -> str:
@@ -83,7 +77,7 @@ def _single(pairs: PairScores, device: int, whole: Sequence[Sequence[int]]) -> s
         return f"no {_family(pairs)} to any other available device"
     least = min(pairs.degree)
     if pairs.degree[device] == least < max(pairs.degree):
-        return "weakest links to the others"
+        return "leaves better linked ones to others"
     if len(set(pairs.degree)) > 1:
         return ""
     if len(set(pairs.free_gib)) == 1:

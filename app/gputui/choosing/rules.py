@@ -15,6 +15,7 @@ class Rules:
                                          hundred MiB do not make a workstation's only GPU busy
     window   seconds for which a device must have been free before the screen and `--wait` treat it as free
     idle     seconds at 0 % after which a user with memory in use counts as idle; a checkpoint takes minutes
+    idle_release  seconds at 0 % after which the user's own jobs are stopped; 0: never
     ignore   users whose processes do not count (a monitoring daemon's)
     mine     the user's own name, where their own processes do not count; None where they do
     never    devices that are never picked, by index or beginning of a UUID
@@ -27,6 +28,7 @@ class Rules:
     desktop_utilization: int = 30
     window: float = 10.0
     idle: float = 600.0
+    idle_release: float = 0.0
     ignore: frozenset[str] = frozenset()
     mine: str | None = None
     never: tuple[str, ...] = ()

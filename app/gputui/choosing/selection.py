@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
-from gputui.choosing.verdict import State, Verdict
+from gputui.choosing.verdict import State, Verdict, Verdicts
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
@@ -92,7 +92,7 @@ class NotFree:
 
 
 def not_free(
-    selection: Selection, selected_as: Mapping[str, Verdict], now: Snapshot, verdicts: Mapping[str, Verdict]
+    selection: Selection, selected_as: Verdicts, now: Snapshot, verdicts: Verdicts
 ) -> dict[str, NotFree]:
     """Every selected device that is not free now, by its key; `selected_as` has the verdicts at selection.
 

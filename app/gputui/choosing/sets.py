@@ -175,7 +175,7 @@ class _DistinctSets:
 
     def all(self) -> list[int]:
         """The sets, as ints with bit i for device i."""
-        made: dict[int, list[int]] = {0: [0]}
+        made = {0: [0]}
         for choices, room in zip(self._choices, self._room, strict=True):
             longer: dict[int, list[int]] = {}
             for size, sets in made.items():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gputui.choosing.verdict import Cooling, State, Verdict
+from gputui.choosing.verdict import Cooling, State, Verdict, Verdicts
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.snapshot import Snapshot
 
-_LOOKED_AWAY = 60.0
-"""Seconds without a reading after which the time between is unknown (the screen was stopped)."""
+_LOOKED_AWAY = 90.0
+"""Seconds without a reading after which the time in between is unknown (the screen was stopped). Prometheus
+scrapes every 60 s by default."""
 
 _SET = 1.0
 """The least difference in seconds between the wall clock and the monotonic clock that counts as a set clock
@@ -39,7 +40,7 @@ class Watch:
     last: float | None = None
     ticks: float | None = None
 
-    def after(self, snapshot: Snapshot, verdicts: Mapping[str, Verdict]) -> Watch:
+    def after(self, snapshot: Snapshot, verdicts: Verdicts) -> Watch:
         """The watch after one more snapshot with its verdicts."""
         return self._moved(self._set_by(snapshot))._after(snapshot, verdicts)
 
@@ -61,7 +62,7 @@ class Watch:
             last=None if self.last is None else self.last + seconds,
         )
 
-    def _after(self, snapshot: Snapshot, verdicts: Mapping[str, Verdict]) -> Watch:
+    def _after(self, snapshot: Snapshot, verdicts: Verdicts) -> Watch:
         now = snapshot.time
         kept = self.idle_since if self.last is not None and now - self.last <= _LOOKED_AWAY else {}
         return Watch(
@@ -73,7 +74,7 @@ class Watch:
                 for key, verdict in verdicts.items()
             },
             idle_since={
-                device.key: min(kept.get(device.key, now), now)
+                device.key: min(kept.get(device.key, now), device.idle_since or now, now)
                 for device in snapshot.devices
                 if device.utilization == 0
             },
@@ -101,9 +102,7 @@ def _classes(snapshot: Snapshot) -> dict[tuple[str, str], str]:
     }
 
 
-def with_cooling(
-    verdicts: Mapping[str, Verdict], watch: Watch, now: float, window: float
-) -> dict[str, Verdict]:
+def with_cooling(verdicts: Verdicts, watch: Watch, now: float, window: float) -> dict[str, Verdict]:
     """The verdicts, with "cooling" for devices that have been free for less than `window` seconds.
 
     Between two runs of a sweep a GPU looks free for some seconds. A device that has been free since the first

@@ -6,7 +6,7 @@ still shows 0 %. Only `verdict_text` turns a verdict into text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gputui.choosing.rules import DEFAULT_RULES, Rules
@@ -22,18 +22,22 @@ if TYPE_CHECKING:
     from gputui.inventory.claim import Claim
 
 State = Literal["free", "busy", "held", "claimed", "cooling", "unknown", "lost"]
-"""One reading yields all states but "cooling", which takes several (`watch.with_cooling`)."""
+"""One reading yields all states but "cooling", which takes several (`state_times.with_cooling`)."""
 
-GLYPHS: dict[State, str] = {
+Shown = State | Literal["idle"]
+"""What a table shows: a busy device whose user does not use it is "idle"."""
+
+GLYPHS: dict[Shown, str] = {
     "free": "○",
     "busy": "●",
+    "idle": "◔",
     "held": "◐",
     "claimed": "◆",
     "cooling": "◌",
     "unknown": "?",
     "lost": "✕",
 }
-"""The sign of each state, the same in every table: colour alone never shows a state."""
+"""The sign of what is shown, the same in every table: colour alone never shows a state."""
 
 
 _EXCLUSIVE = ("exclusive_process", "exclusive_thread")
@@ -46,7 +50,7 @@ class Idle(NamedTuple):
     """free: no process, and no more utilization and memory in use than the rules allow.
 
     `display`: a monitor is attached to it. `unseen`: processes cannot be listed, so memory use decides.
-    `load_unknown`: it is a part of a GPU (MIG instance, partition), whose utilization drivers do not report.
+    `load_unknown`: it is a part of a GPU (MIG instance, partition), whose utilization is not known.
     """
 
     display: bool = False
@@ -75,11 +79,14 @@ class UsedBy(NamedTuple):
 
     `exclusive`: its compute mode accepts one program only, so a second program would not start.
     `unclaimed_use`: one of the processes belongs to a job that has claimed other devices.
+    `idle_since`: since when (epoch seconds) the user of the first has not used it, None where that is not
+    long or not known.
     """
 
     processes: tuple[Process, ...]
     exclusive: bool = False
     unclaimed_use: UnclaimedUse | None = None
+    idle_since: float | None = None
 
 
 class Utilized(NamedTuple):
@@ -181,15 +188,24 @@ class Verdict:
     def free(self) -> bool:
         return self.state == "free"
 
+    @property
+    def shown(self) -> Shown:
+        """The state, or "idle"."""
+        idle = isinstance(self.cause, UsedBy) and self.cause.idle_since is not None
+        return "idle" if idle else self.state
+
+
+Verdicts = Mapping[str, Verdict]
+"""By `Device.key`."""
+
 
 def verdicts(snapshot: Snapshot, rules: Rules = DEFAULT_RULES) -> dict[str, Verdict]:
     """The verdict on every device of the snapshot, by `Device.key`."""
     # An instance of a GPU that is lost is lost with it.
     lost = {d.key: d for d in snapshot.devices if d.fault and d.fault.kind in ("lost", "reset")}
+    parents = [device.parent for device in snapshot.devices if device.parent]
     found = {
-        device.key: judge(
-            lost.get(device.parent or "", device), rules, instances=len(snapshot.instances(device))
-        )
+        device.key: judge(lost.get(device.parent or "", device), rules, parents.count(device.uuid))
         for device in snapshot.devices
     }
     for key, claim in snapshot.claimed.items():
@@ -198,7 +214,31 @@ def verdicts(snapshot: Snapshot, rules: Rules = DEFAULT_RULES) -> dict[str, Verd
             found[key] = replace(found[key], state="claimed", cause=ClaimedBy(claim))
     if any(claim.pids for claim in snapshot.claims):
         _add_unclaimed_uses(found, snapshot)
+    if any(device.idle_since is not None for device in snapshot.devices):
+        # Imported here, because the readings of `pick` know no past.
+        from gputui.choosing.idleness import known_idle
+
+        return with_idle(found, snapshot, known_idle(snapshot), rules.idle)
     return found
+
+
+def with_idle(
+    found: Verdicts, snapshot: Snapshot, idle: Mapping[str, float], after: float
+) -> dict[str, Verdict]:
+    """The verdicts, each with since when the device's user has not used it, if that is `after` seconds ago.
+    `idle`: by keys, the seconds for which a device has been at 0 %."""
+    from gputui.choosing.idleness import is_long, unused_by
+
+    named = dict(found)
+    for key, seconds in idle.items():
+        cause = found[key].cause if key in found else None
+        if isinstance(cause, UsedBy):
+            unused = unused_by(cause.processes[0].user, snapshot.by_key[key], seconds, snapshot)
+            if unused is not None and is_long(unused, after):
+                # In whole seconds, so that equal verdicts stay equal.
+                since = float(round(snapshot.time - unused))
+                named[key] = replace(found[key], cause=cause._replace(idle_since=since))
+    return named
 
 
 def _add_unclaimed_uses(found: dict[str, Verdict], snapshot: Snapshot) -> None:
@@ -236,7 +276,7 @@ def _judged(device: Device, rules: Rules, instances: int) -> _Judged:
         return "busy", Prohibited()
     if device.processes is None and device.memory_idle is None:
         return "unknown", Unreadable("processes")
-    computing = [process for process in device.processes or () if process.kind != "graphics"]
+    computing = device.computing
     counting = [process for process in computing if rules.counts(process.user)]
     if counting:
         return _used_by(counting, device.compute_mode in _EXCLUSIVE)

@@ -5,7 +5,7 @@ No decision depends on this text. Foreign text (users, commands, driver messages
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.choosing.verdict import (
@@ -23,9 +23,19 @@ from gputui.choosing.verdict import (
     UsedBy,
     Utilized,
     Verdict,
+    Verdicts,
 )
-from gputui.inventory.device import GROUP_SIZES, Apart, Fault
-from gputui.inventory.formatting import UNKNOWN, YOU, duration, person, printable, program, size
+from gputui.inventory.device import GROUP_SIZES, Apart, Device, Fault
+from gputui.inventory.formatting import (
+    UNKNOWN,
+    YOU,
+    duration,
+    person,
+    person_or_job,
+    printable,
+    program,
+    size,
+)
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import OWNER_UNKNOWN
 
@@ -50,7 +60,7 @@ _UNREADABLE = {
 }
 
 _NOT_OFFERED: dict[Apart, tuple[str, str]] = {
-    "integrated": ("an integrated GPU is not selected unless it is named", "integrated, not offered"),
+    "integrated": ("an integrated GPU is selected only if it is named", "integrated, not offered"),
     "no runtime": (
         "the vendor's runtime does not list it: no program can compute on it",
         "not for computing",
@@ -76,16 +86,16 @@ def brief(verdict: Verdict, now: float) -> str:
 
 def state_and_reason(verdict: Verdict, now: float) -> str:
     """ "busy: mira is running python (pid 4242), 3h"."""
-    return f"{verdict.state}: {reason(verdict, now)}"
+    return f"{verdict.shown}: {reason(verdict, now)}"
 
 
 def state_and_brief(verdict: Verdict, now: float) -> str:
     """ "busy: mira python 3h", or "claimed by ana 2h", where the brief text already begins with the state."""
     few = brief(verdict, now)
-    return few if _says_state(verdict.cause) else f"{verdict.state}: {few}"
+    return few if _says_state(verdict.cause) else f"{verdict.shown}: {few}"
 
 
-def for_document(verdicts: Mapping[str, Verdict], now: float) -> dict[str, tuple[str, str]]:
+def for_document(verdicts: Verdicts, now: float) -> dict[str, tuple[str, str]]:
     """The state and the reason of every verdict, by device key, for `ls --json`."""
     return {key: (verdict.state, reason(_with_names(verdict), now)) for key, verdict in verdicts.items()}
 
@@ -132,6 +142,14 @@ def refusal(why: Refusal, now: float) -> str:
     )
 
 
+def refusals(refused: Iterable[tuple[Device, Refusal]], snapshot: Snapshot) -> str:
+    """Why each device is not picked. A reason for several devices is given once: "GPU 0-3,6 free, but …"."""
+    alike: dict[str, list[Device]] = {}
+    for device, why in refused:
+        alike.setdefault(refusal(why, snapshot.time), []).append(device)
+    return "; ".join(f"GPU {snapshot.labels(devices)} {why}" for why, devices in alike.items())
+
+
 def not_free_lines(found: Mapping[str, NotFree], now: Snapshot) -> dict[str, str]:
     """A line for each selected device that is not free: its name, its cause, and its state before."""
     # Imported here, because `ls` names no program's devices.
@@ -158,7 +176,13 @@ def not_free_lines(found: Mapping[str, NotFree], now: Snapshot) -> dict[str, str
 
 def your_job(job: Job, now: float) -> str:
     """ "your job m6u5 3h", for one of the user's own jobs."""
-    return f"your job {printable(job.id)}{_age(job.began, now)}"
+    return f"your job {printable(job.id)}{warned(job, now) or _age(job.began, now)}"
+
+
+def warned(job: Job, now: float) -> str:
+    """ " idle, stopped in 4m" for a job that was warned, else ""."""
+    at = job.idle_release_at
+    return "" if at is None else f" idle, stopped in {duration(at - now)}"
 
 
 def in_use_by(job: Job, now: float) -> str:
@@ -205,7 +229,7 @@ def _texts(cause: Cause, now: float) -> tuple[str, str]:
     """The reason and the brief text of a cause."""
     match cause:
         case Idle(display, unseen, load_unknown):
-            seen = "memory as of an idle device" if unseen else "no process"
+            seen = "memory as on an idle device" if unseen else "no process"
             full = f"{seen}, {'load unknown' if load_unknown else 'no load'}"
             return (f"{full}, display attached", "free, display") if display else (full, "free")
         case DesktopOnly(memory):
@@ -214,7 +238,7 @@ def _texts(cause: Cause, now: float) -> tuple[str, str]:
             named = ", ".join(sorted(person(user, user == own) for user in users))
             return f"only processes that your rules ignore ({named})", f"free, ignoring {named}"
         case UsedBy(processes, exclusive, unclaimed_use):
-            full, few = _used_by(processes, now)
+            full, few = _used_by(processes, now, idle_text(cause, now))
             if unclaimed_use is not None:
                 who = person(unclaimed_use.user, unclaimed_use.own)
                 claimed_what = f"claimed {_labels(unclaimed_use.claimed)}"
@@ -257,11 +281,12 @@ def _texts(cause: Cause, now: float) -> tuple[str, str]:
             return _fault(cause)
 
 
-def _used_by(processes: tuple[Process, ...], now: float) -> tuple[str, str]:
+def _used_by(processes: tuple[Process, ...], now: float, idle: str) -> tuple[str, str]:
     main, more = processes[0], len(processes) - 1
     age = _age(main.started, now)
     if main.user is None:
-        few = f"pid {main.pid}, {printable(main.note or OWNER_UNKNOWN)}"
+        # Without a note, the owner has not been looked up yet: the first reading does not do that.
+        few = f"pid {main.pid}{f', {printable(main.note)}' if main.note else ''}"
         note = f" ({printable(main.note)})" if main.note and main.note != OWNER_UNKNOWN else ""
         full = f"pid {main.pid}, {OWNER_UNKNOWN}{note}"
     else:
@@ -276,7 +301,16 @@ def _used_by(processes: tuple[Process, ...], now: float) -> tuple[str, str]:
     if more:
         full += f", and {more} more process{'es' if more > 1 else ''}"
         few += f" +{more}"
+    if idle:
+        return f"{full}, {idle}", f"{person(main.user or UNKNOWN, main.own)} {idle}"
     return full, few
+
+
+def idle_text(cause: Cause, now: float) -> str:
+    """ "idle 40m", of a device whose user does not use it; "" of any other."""
+    if isinstance(cause, UsedBy) and cause.idle_since is not None:
+        return f"idle{_age(cause.idle_since, now)}"
+    return ""
 
 
 def _claimed_by(claim: Claim, now: float, runs_on: Sequence[str] = ()) -> str:
@@ -297,7 +331,7 @@ def _claimed_by(claim: Claim, now: float, runs_on: Sequence[str] = ()) -> str:
 
 def _holder(claim: Claim) -> str:
     """The holder of a claim: "your job m6u5", "you", or the name of another user."""
-    return f"your {_job(claim.job)}" if claim.own and claim.job else person(claim.user, claim.own)
+    return person_or_job(claim.user, claim.own, claim.job)
 
 
 def claimed_and_runs_on(use: ClaimedUse, snapshot: Snapshot) -> str:
@@ -343,7 +377,7 @@ def _fault(fault: Fault) -> tuple[str, str]:
     since = f" {_clock(fault.since)}" if fault.since is not None else ""
     message = printable(fault.message) or "the driver reports an error"
     if fault.kind == "lost":
-        return f"{message}: fell off the bus{since and ' at' + since}", f"lost{since}"
+        return f"{message}: fell off the bus{since and ' at' + since}", f"lost{since and ' at' + since}"
     if fault.kind == "reset":
         return message, f"needs reset{since}"
     if fault.kind == "processes":

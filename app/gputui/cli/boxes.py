@@ -26,6 +26,7 @@ from gputui.cli.common import (
     WRONG_CALL,
     WrongCallError,
     output_width,
+    own_settings,
     print_json,
     print_line,
     say,
@@ -34,14 +35,13 @@ from gputui.cli.details_text import details_text
 from gputui.cli.hosts_options import boxes_of, way, without_options
 from gputui.cli.ls_follow import INTERVAL, Lines
 from gputui.cli.ls_text import coloured, table
-from gputui.cli.rules import rules_of
 from gputui.inventory.document import to_document
 from gputui.inventory.document_reader import MOST_BYTES
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import MIB, printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.link import is_link, strength
 from gputui.inventory.text_table import cut
-from gputui.inventory.typed_json import SCHEMA, Record, check, iso, loads_of_others, whole, within
+from gputui.inventory.typed_json import SCHEMA, Json, Record, check, iso, loads_of_others, whole, within
 from gputui.sources.hosts.calls import ask, of_each
 from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.sources.hosts.reading import Reading, read, unreadable
@@ -49,7 +49,9 @@ from gputui.sources.hosts.session import MOST_REASON, Answer
 from gputui.sources.source import UnreachableError
 
 _IDS = re.compile(r"[A-Za-z0-9:,._/-]*")
-_MOST_TEXT = 1024 * 1024
+_MOST_TEXT = MIB
+_NAME = "gputui: "
+"""The beginning of its messages."""
 """The most bytes of an answer that is printed as it is; 512 claims take 60,000."""
 _LINE = 100
 """Most characters of the line that names the boxes that could not be asked."""
@@ -67,7 +69,7 @@ def answers(
         raise WrongCallError(str(error)) from None
 
 
-def entry(host: str, error: str | None, own: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+def entry(host: str, error: str | None, own: Mapping[str, Any], **more: Any) -> Json:
     """A box as JSON-ready values: its name here, the reason that it is unknown, `more`, its own document."""
     first = {"host": host, "error": error, **more}
     return {**first, **{key: value for key, value in own.items() if key not in first and key != "schema"}}
@@ -117,19 +119,19 @@ def _document(answer: Answer) -> _Told:
 
 
 def _lines(answer: Answer) -> _Told:
-    """The box's lines below its name; where it printed none, the last line of its messages."""
+    """The box's lines below its name, and its messages; where it printed no line, the last of these."""
     width = output_width()
-    lines = [
-        cut(f"  {printable(line)}".rstrip(), width)
-        for line in answer.out.decode(errors="replace").splitlines()
-    ]
+    told = answer.out.decode(errors="replace").splitlines()
+    # (A shell's own messages do not begin with our name.)
+    said = [line for line in answer.said.splitlines() if told and line.startswith(_NAME)]
+    lines = [cut(f"  {printable(line.removeprefix(_NAME))}".rstrip(), width) for line in (*told, *said)]
     head = answer.alias if lines else f"{answer.alias}  {answer.reason.partition(';')[0]}"
     return _Told(answer.alias, None, "\n".join((head, *lines, "")))
 
 
 def list_boxes(args: argparse.Namespace) -> int:
     """Run `gputui ls --hosts`: list the devices of each box, judged by our rules."""
-    rules = rules_of(None)
+    rules = own_settings().rules
     if args.follow:
         return _follow(boxes_of(args), rules, args.interval or INTERVAL)
     words = ("ls", "--json", *(("--details",) if args.details else ()))
@@ -145,7 +147,7 @@ def _reading(answer: Answer) -> Reading:
     return read(answer.alias, answer.out, answer.mode, time.time())
 
 
-def own(reading: Reading, rules: Rules, details: bool = False) -> dict[str, Any]:
+def own(reading: Reading, rules: Rules, details: bool = False) -> Json:
     """The box's own document, with its own name for itself as `hostname`."""
     found = reading.document
     if found is None and reading.snapshot is not None:
@@ -155,7 +157,7 @@ def own(reading: Reading, rules: Rules, details: bool = False) -> dict[str, Any]
     return {"hostname": found.get("host"), **found}
 
 
-def live_entry(state: BoxState, rules: Rules) -> dict[str, Any]:
+def live_entry(state: BoxState, rules: Rules) -> Json:
     """The entry of a box with `state` and `since`; a silent or lost box keeps its last known facts."""
     known = own(state.reading or Reading(state.alias), rules)
     return entry(state.alias, state.error, known, state=state.state, since=iso(state.since))
@@ -209,7 +211,7 @@ class Picked(NamedTuple):
     box: str
     ids: str
     reason: str
-    document: dict[str, Any]
+    document: Json
 
 
 def ranked(boxes: Sequence[str], words: Sequence[str], explain: bool = False) -> list[Picked]:
@@ -284,9 +286,11 @@ def pick_from_boxes(args: argparse.Namespace, words: Sequence[str]) -> int:
     """Run `gputui pick --hosts`: print the box and its devices on a line, or with `--format json` the box's
     document with "host" added."""
     if args.wait is not None:
-        raise WrongCallError("--wait does not go with --hosts: each box has a queue of its own")
+        raise WrongCallError("--wait cannot be used with --hosts: each box has a queue of its own")
     if args.format == "env":
-        raise WrongCallError("--format env does not go with --hosts: the variables are for another machine")
+        raise WrongCallError(
+            "--format env cannot be used with --hosts: the variables are for another machine"
+        )
     asked = [word for word in without_options(words, "--hosts", "--format") if word != "--json"]
     picked = ranked(boxes_of(args), asked, args.why)[0]
     if args.format == "json":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from typing import Any
 
 from gputui.checking.check import SECONDS, check
 from gputui.checking.kept_bandwidth import keep
@@ -26,15 +25,16 @@ from gputui.cli.common import (
     duration_type,
     elsewhere,
     opened,
+    own_settings,
     print_json,
     print_lines,
     say,
 )
 from gputui.cli.launch_call import add_launch_options, launch_of, launch_request
 from gputui.cli.request_options import device_request, memory
-from gputui.cli.rules import own_settings, rules_of
 from gputui.inventory.formatting import GIB, printable
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.typed_json import Json
 from gputui.launching.launch import Launch
 from gputui.requesting.prepared_launch import how_confined
 from gputui.sources.source import Want
@@ -46,12 +46,10 @@ from gputui.vendors.registry import default_vendor
 def parser() -> Parser:
     made = Parser(
         "check",
-        "Start the Python interpreter of the command in the environment of the launch, and"
-        " verify that it sees\n"
-        f"the selected devices in their order: {default_vendor().device(0)} is the first one,"
-        f" and so on. Status 5 if"
-        " not. The command\n"
-        "itself is not started; without a command, the Python on PATH is used.",
+        "Start the Python interpreter of the command in the environment of the launch, and verify that it\n"
+        f"sees the selected devices in their order: {default_vendor().device(0)} is the first one, and so"
+        " on.\n"
+        "Status 5 if not. The command itself is not started; without a command, the Python on PATH is used.",
         common="-n --gpus --python --bandwidth --json",
         example="gputui check --gpus 5,4 --bandwidth -- torchrun train.py",
     )
@@ -80,8 +78,8 @@ def parser() -> Parser:
     measuring.add_argument(
         "--force",
         action="store_true",
-        help="check and measure devices that somebody else uses or has claimed, too, and check other devices"
-        " than the command itself names",
+        help="also check and measure devices that somebody else uses or has claimed, and override the devices"
+        " that the command itself names",
     )
     add_launch_options(made)
     return made
@@ -125,7 +123,7 @@ def _say_confinement(launch: Launch) -> None:
         say(f"confined: {len(launch.left_out)} device files cannot be opened, as this check proves")
 
 
-def _confinement(launch: Launch) -> dict[str, Any]:
+def _confinement(launch: Launch) -> Json:
     return CONFINEMENT.write(
         launch,
         confined=launch.inside is not None,
@@ -142,7 +140,7 @@ def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple
         launch,
         report,
         snapshot,
-        rules_of(device_request(args)),
+        device_request(args).rules(own_settings().rules),
         given_environment(),
         python=args.python,
         processes=args.processes,

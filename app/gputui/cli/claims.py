@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from gputui.allocating.claims.folder import bases
+from gputui.allocating.claims.files import seen
+from gputui.allocating.claims.folder import Problems, base
 from gputui.allocating.claims.keepers import Keeper, keepers
 from gputui.allocating.claims.read import claims
 from gputui.choosing.claimed_use import USE_KEYS, USE_KINDS, ClaimedUse, claimed_uses, use_document
@@ -27,16 +27,16 @@ from gputui.cli.common import (
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.inventory.claim import Claim
 from gputui.inventory.columns import Column, printed
-from gputui.inventory.formatting import UNKNOWN, age, person, printable
+from gputui.inventory.formatting import UNKNOWN, age, by, in_time, person, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.typed_json import Document, View
+from gputui.inventory.typed_json import Document, Json, View
 from gputui.sources.source import NoSourceError, Want
 
 _KEEPER = View(Keeper, "pid name")
 _CLAIM = View(
     Claim,
-    f"uuid=key user since command pid job step index kept_by {USE_KEYS}",
+    f"uuid=key user since command pid job step until client index kept_by {USE_KEYS}",
     index=int | None,
     kept_by=_KEEPER.list | None,
     **USE_KINDS,
@@ -60,8 +60,8 @@ def parser() -> Parser:
         "--setup",
         nargs="*",
         metavar="USER",
-        help="as root: make a folder for the claims of each user (none named: all who can log in) that nobody"
-        " else can fill, remove those of users who are gone, and print what /etc/fstab needs",
+        help="as root: make a folder for the claims of each USER (default: all who can log in) that nobody"
+        " else can fill, remove the folders of users who are gone, and print the lines for /etc/fstab",
     )
     add_hosts_option(made)
     add_source_options(made)
@@ -72,12 +72,12 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
     if args.hosts is not None:
         if args.setup is not None:
-            raise WrongCallError("--setup is for this machine: it does not go with --hosts")
+            raise WrongCallError("--setup cannot be used with --hosts: it is for this machine")
         from gputui.cli.boxes import call_on_boxes
 
         return call_on_boxes("claims", args, words)
     if args.setup is not None and args.json:
-        raise WrongCallError("--setup prints lines for /etc/fstab: it does not go with --json")
+        raise WrongCallError("--setup cannot be used with --json: it prints lines for /etc/fstab")
     if args.setup is not None:
         from gputui.cli.claims_setup import set_up
 
@@ -85,35 +85,36 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         return DONE
     box: Snapshot | None = None
     simulated = elsewhere(args)
-    found, odd = ((), ()) if simulated else claims(os.environ)
-    for each in odd:
-        say(f"warning: {each}")
     try:
         with opened(args) as source:
-            box = source.read(Want.NAMES | (Want.PROCESSES | Want.OWNERS if found else Want(0)))
+            box = source.read(Want.NAMES)
+            if box.claims:
+                box = source.read(Want.NAMES | Want.PROCESSES | Want.OWNERS)
     except NoSourceError as error:
         if simulated:
             raise
         # The claims are known without a driver, too.
         say(str(error))
+    found = box.claims if box and simulated else ()
     kept: Kept = {}
-    if box is not None and not simulated:
-        there = tuple(claim for claim in found if claim.own or claim.key in box.by_key)
-        if len(there) < len(found):
-            say(f"warning: ignored: {len(found) - len(there)} claims of devices that are not on this machine")
-        found = there
-    if box is not None and simulated:
-        found = box.claims
-    elif found:
-        from gputui.allocating.claims.processes import ClaimProcesses
+    if not simulated:
+        problems = Problems()
+        names, keys = seen(os.environ, problems), None if box is None else box.by_key
+        found, odd = claims(os.environ, keys, names, problems)
+        for each in odd:
+            say(f"warning: {each}")
+        away = sum(each.uid != os.geteuid() and each.key not in keys for each in names.records) if keys else 0
+        if away:
+            say(f"warning: ignored: {away} records of devices that are not on this machine")
+        if found and box is not None:
+            from gputui.allocating.claims.processes import ClaimProcesses
 
-        if box is not None:
             found = ClaimProcesses().of(found, box.devices)
             box = replace(box, claims=found)
         kept = keepers(found)
     uses = claimed_uses(box) if box else ()
     if args.json:
-        folder = None if simulated else next(iter(bases(os.environ)), None)
+        folder = None if simulated else base(os.environ)[0]
         print_json(CLAIMS.write(folder=folder, claims=[_row(c, box, uses, kept.get(c)) for c in found]))
     elif not found:
         say("no claims; `gputui run` claims the devices that it starts on")
@@ -126,12 +127,13 @@ def _columns(box: Snapshot | None, uses: Sequence[ClaimedUse], kept: Kept) -> tu
     def command(claim: Claim) -> str:
         use = _use(claim, uses)
         unclaimed = f"({claimed_and_runs_on(use, box)}) " if box and use and use.differs else ""
-        return unclaimed + printable(claim.command or UNKNOWN) + _ended(kept.get(claim))
+        return unclaimed + printable(claim.command or UNKNOWN) + by(claim.client) + _ended(kept.get(claim))
 
     return (
         Column("DEVICE", lambda claim: "  " * claim.step + _device(claim, box) + ", step" * bool(claim.step)),
         Column("USER", lambda claim: person(claim.user, claim.own)),
         Column("FOR", lambda claim: age(claim.since, time.time())),
+        Column("ENDS", lambda claim: in_time(claim.until, time.time())),
         Column("JOB", lambda claim: printable(claim.job or UNKNOWN)),
         Column("COMMAND", command),
     )
@@ -160,7 +162,7 @@ def _device(claim: Claim, box: Snapshot | None) -> str:
 
 def _row(
     claim: Claim, box: Snapshot | None, uses: Sequence[ClaimedUse], kept_by: Sequence[Keeper] | None
-) -> dict[str, Any]:
+) -> Json:
     device = box.by_key.get(claim.key) if box else None
     index = device.index if device and device.parent is None else None
     return _CLAIM.write(claim, index=index, kept_by=kept_by, **use_document(_use(claim, uses)))

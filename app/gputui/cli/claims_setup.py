@@ -6,7 +6,6 @@ names from another user's records, whatever they write and however many user ids
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pwd
 import subprocess
@@ -15,7 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gputui.allocating.claims import folder
+from gputui.allocating.claims.files import listed
+from gputui.allocating.claims.read import claims
 from gputui.allocating.errors import RequestError
+from gputui.allocating.queue import waiters
 
 _FIRST_USER, _NOBODY = 1000, 65534
 """The range of the user ids of people (login.defs(5))."""
@@ -38,10 +40,12 @@ class _User(NamedTuple):
 
 
 def set_up(names: Sequence[str]) -> list[str]:
-    """Create the folders of these users, by name or number, or of all users who can log in. Return the lines
-    for /etc/fstab that create them at each boot. Without root, only return the lines. Raises RequestError."""
+    """Create the folders of these users, or of all users who can log in. Return the lines for /etc/fstab that
+    create them at each boot. Without root, only return the lines. Raises RequestError."""
     users = [_named(name) for name in names] or list(_who_can_log_in())
     if os.geteuid() == 0:
+        if not folder.base({})[1]:
+            _refuse_if_claimed()
         base = Path(folder.ADMINISTRATED)
         try:
             base.mkdir(mode=0o755, exist_ok=True)
@@ -55,6 +59,18 @@ def set_up(names: Sequence[str]) -> list[str]:
             raise RequestError(f"{error.filename}: {error.strerror}") from None
     told = [] if os.geteuid() == 0 else ["# For /etc/fstab; `gputui claims --setup`, as root, does it now."]
     return told + [f"gputui {user.place} tmpfs {user.options},x-mount.mkdir 0 0" for user in users]
+
+
+def _refuse_if_claimed() -> None:
+    """Raise RequestError if somebody has a claim or waits: afterwards nobody would see it."""
+    problems = folder.Problems()
+    names = listed({}, problems)
+    if claims({}, None, names, problems)[0] or waiters({}, names.tickets) or problems.missing:
+        raise RequestError(
+            "somebody has claimed devices or waits (`gputui claims`, `gputui queue`), which nobody would see"
+            " afterwards; set up when it has ended, or at the next boot: for an ordinary user,"
+            " `gputui claims --setup` only prints the lines for /etc/fstab"
+        )
 
 
 def _make(user: _User) -> None:
@@ -84,11 +100,11 @@ def _remove_if_left(place: Path) -> None:
 
 
 def _named(name: str) -> _User:
-    for by_number in (False, True):
-        with contextlib.suppress(KeyError, ValueError, OverflowError):
-            found = pwd.getpwuid(int(name)) if by_number else pwd.getpwnam(name)
-            return _User(found.pw_name, found.pw_uid, found.pw_gid)
-    raise RequestError(f"there is of no user {name!r}")
+    try:
+        found = pwd.getpwnam(name)
+    except KeyError:
+        raise RequestError(f"there is no user {name!r}") from None
+    return _User(found.pw_name, found.pw_uid, found.pw_gid)
 
 
 def _who_can_log_in() -> Iterator[_User]:

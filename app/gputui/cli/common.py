@@ -12,11 +12,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from gputui.inventory.errors import GputuiError
-from gputui.inventory.formatting import printable, read_duration
-from gputui.sources.source import Source
+from gputui.inventory.formatting import is_digits, printable, read_duration
+from gputui.sources.source import Source, Want
 
 if TYPE_CHECKING:
     from gputui.allocating.device_request import DeviceRequest
+    from gputui.allocating.settings import Settings
+    from gputui.inventory.snapshot import Snapshot
 
 _Value = TypeVar("_Value")
 
@@ -41,8 +43,8 @@ _WIDEST = 100
 class _Form(argparse.HelpFormatter):
     """Fills paragraphs; one that begins with a space (a table, examples) stays as it is."""
 
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=min(terminal_columns(), _WIDEST) - 2)
+    def __init__(self, prog: str, width: int = _WIDEST) -> None:
+        super().__init__(prog, width=width - 2)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         fill = super()._fill_text
@@ -97,7 +99,8 @@ class Parser(argparse.ArgumentParser):
     def _help(
         self, sections: Sequence[tuple[str | None, str | None, list[argparse.Action]]], end: str = ""
     ) -> str:
-        form = self._get_formatter()
+        # argparse makes one more for each option of every call: only this one asks for the terminal's width.
+        form = _Form(self.prog, min(terminal_columns(), _WIDEST))
         form.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
         form.add_text(self.description)
         for title, about, actions in sections:
@@ -118,7 +121,7 @@ class Parser(argparse.ArgumentParser):
             # argparse drops "--" from the values, and passes an empty list in its place.
             option, _, value = word.partition("=")
             if value == "--" and option.startswith("-"):
-                self.error(f"argument {option}: '--' is no value")
+                self.error(f"argument {option}: '--' is not a value")
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
@@ -130,7 +133,7 @@ class Parser(argparse.ArgumentParser):
         raise WrongCallError(message)
 
     def _no_demo(self) -> str:
-        """The hint that the word after `--demo` is no box, where the word has no other meaning either."""
+        """The hint that the word after `--demo` is not a box, where the word has no other meaning either."""
         # Some subcommands take a WORD, so `dispatch` has rewritten "--demo WORD" to "--demo=shared WORD".
         for option, word in pairwise(self._words):
             if option.startswith("--demo=") and not word.startswith("-"):
@@ -183,7 +186,7 @@ def number_type(what: str, least: int = 0, most: int = 999_999_999) -> Callable[
     """The argparse type of an integer in digits, from `least` to `most`; `what` names the expected value."""
 
     def number(text: str) -> int:
-        digits = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+        digits = is_digits(text) and len(text) <= len(str(most))
         if not digits or not least <= int(text) <= most:
             raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
         return int(text)
@@ -200,21 +203,35 @@ def add_source_options(parser: argparse.ArgumentParser) -> None:
         const="",
         type=_box,
         metavar="BOX",
-        help="show a simulated box instead of this machine; or FILE, the output of nvidia-smi topo -m",
+        help="show a simulated box instead of this machine; BOX may be a file with the output of"
+        " `nvidia-smi topo -m`",
     )
     where.add_argument(
-        "--from", dest="recording", metavar="FILE", help="show a recording (`gputui record`), or such a file"
+        "--from",
+        dest="recording",
+        metavar="FILE",
+        help="show a recording (`gputui record`), or the output of `nvidia-smi topo -m`",
     )
     where.add_argument(
         "--root",
         metavar="DIR",
-        help="read /sys, /proc and /usr/share below DIR: another machine's files (`gputui record --trees`)",
+        help="read another machine's /sys, /proc and /usr/share below DIR (`gputui record --trees`)",
     )
 
 
 def elsewhere(args: argparse.Namespace | DeviceRequest) -> bool:
     """Whether a call reads a box other than this machine."""
     return args.demo is not None or args.recording is not None or args.root is not None
+
+
+def read_with_past(source: Source, want: Want) -> Snapshot:
+    """Read the box; of this machine, with what the kept timelines know about its users' idle devices."""
+    snapshot = source.read(want)
+    if source.label or not any(device.utilization == 0 and device.processes for device in snapshot.devices):
+        return snapshot
+    from gputui.timeline.keeper import with_kept_past
+
+    return with_kept_past(snapshot, os.environ)
 
 
 def _box(name: str) -> str:
@@ -235,6 +252,14 @@ def opened(args: argparse.Namespace | DeviceRequest, cpu_only: bool = False) -> 
         yield source
 
 
+def own_settings() -> Settings:
+    """The settings. Raises SettingsError where they are invalid."""
+    # Imported here: help and wrong calls need no settings.
+    from gputui.allocating.settings import settings
+
+    return settings(os.environ)
+
+
 def say(message: str) -> None:
     """Print a message as one line on stderr, with foreign text made harmless to the terminal."""
     if sys.stderr is None:
@@ -253,8 +278,21 @@ def print_json(document: Mapping[str, Any]) -> None:
     print(json.dumps(document))
 
 
+def write_file(name: str, data: bytes, private: bool = False) -> None:
+    """Write a result into the file that a call names; `private`: only its owner can read a new one. Raises
+    WrongCallError."""
+    from pathlib import Path
+
+    from gputui.system.files import write_result
+
+    try:
+        write_result(Path(name), data, private)
+    except OSError as error:
+        raise WrongCallError(f"cannot write {name!r}: {error.strerror}") from None
+
+
 def output_width() -> int | None:
-    """Columns of the terminal on stdout; None where stdout is no terminal, and nothing is cut."""
+    """Columns of the terminal on stdout; None where stdout is not a terminal, and nothing is cut."""
     if sys.stdout is None or not sys.stdout.isatty():
         return None
     return terminal_columns()

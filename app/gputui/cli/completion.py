@@ -6,17 +6,22 @@ import argparse
 import contextlib
 import importlib
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gputui.cli.common import DONE, INTERNAL, Parser, WrongCallError, starting_nothing
-from gputui.cli.subcommands import SUBCOMMANDS
+from gputui.cli.subcommands import SUBCOMMANDS, module_of
 from gputui.inventory.errors import GputuiError
 
 if TYPE_CHECKING:
     from gputui.jobs.experiments.request import Kind
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
+
+_PLAIN = re.compile(r"(?!=)[\w@%+=:,./-]+")
+"""The words that are offered: bash expands all others, and a job that an agent has named `$(…)` would run a
+command."""
 
 
 def parser() -> Parser:
@@ -35,7 +40,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
     if args.list is not None:
         with contextlib.suppress(GputuiError):
-            print("\n".join(LISTS[args.list]()))
+            print("\n".join(filter(_PLAIN.fullmatch, LISTS[args.list]())))
         return DONE
     if args.shell is None:
         raise WrongCallError(f"for which shell? There are: {', '.join(SHELLS)}")
@@ -54,7 +59,7 @@ def whole_parser() -> argparse.ArgumentParser:
     under = whole.add_subparsers(dest="subcommand", metavar="", parser_class=argparse.ArgumentParser)
     parsers: list[tuple[str, argparse.ArgumentParser]] = [("", whole)]
     for name, about in SUBCOMMANDS.items():
-        own = importlib.import_module(f"gputui.cli.{name}").parser()
+        own = importlib.import_module(module_of(name)).parser()
         made = under.add_parser(name, help=about, parents=[own], add_help=False, conflict_handler="resolve")
         parsers.append((name, made))
         below = [each for each in made._actions if isinstance(each, argparse._SubParsersAction)]
@@ -62,7 +67,7 @@ def whole_parser() -> argparse.ArgumentParser:
     names = _variable_names()
     for name, each in parsers:
         for action in each._actions:
-            if action.dest in ("id", "ids", "after", *_KINDS):
+            if action.dest in ("id", "ids", "after", "after_ok", *_KINDS):
                 action.complete = _listed(_KINDS.get(action.dest, "jobs"))  # type: ignore[attr-defined]
             elif action.dest in ("resume", "show", "forget") and name in ("compare", "each"):
                 action.complete = _listed(name)  # type: ignore[attr-defined]

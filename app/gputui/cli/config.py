@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,14 +56,17 @@ CONFIG = Document("file settings", file=str | None, settings=View(Row, "name val
 def parser() -> Parser:
     made = Parser(
         "config",
-        "Show every setting: its value, where that comes from (the default, a settings file, a variable), and"
-        " the option that sets another for one call. --write makes a file of yours with all defaults as"
+        "Show every setting: its value, where it comes from (the default, a settings file, a variable), and"
+        " the option that overrides it for one call. --write makes your settings file, with all defaults as"
         " comments.",
         example="gputui config --write",
     )
     form = made.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--write", action="store_true", help="write your settings file, if there is none")
+    form.add_argument(
+        "--unit", action="store_true", help="print a systemd user unit for `gputui record --daemon`"
+    )
     return made
 
 
@@ -71,6 +75,9 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     file = own_file(os.environ)
     if args.write:
         return _write(file)
+    if args.unit:
+        print(_unit(), end="")
+        return DONE
     settings(os.environ)
     rows = list(in_force(os.environ))
     if args.json:
@@ -119,13 +126,38 @@ def _shown(row: Row) -> str:
     return str(row.value) if row.source == VARIABLE else json.dumps(row.value, ensure_ascii=False)
 
 
+_UNIT = """\
+[Unit]
+Description=gputui: record who uses the GPUs
+Documentation=man:gputui(1)
+
+[Service]
+ExecStart="{call}" record --daemon
+Nice=10
+Restart=on-failure
+RestartSec=60
+
+[Install]
+WantedBy=default.target
+"""
+
+
+def _unit() -> str:
+    """A systemd unit of this gputui (systemd.service(5))."""
+    program = str(Path(sys.argv[0]).absolute())
+    # (The file of `python -m gputui` cannot be executed.)
+    words = [program] if os.access(program, os.X_OK) else [sys.executable, "-m", "gputui"]
+    escaped = [word.replace("%", "%%").replace("\\", "\\\\").replace('"', '\\"') for word in words]
+    return _UNIT.format(call='" "'.join(escaped))
+
+
 def _write(file: str | None) -> int:
     from gputui.system.files import make_folder, write_private
 
     if file is None:
-        raise WrongCallError("there is no home folder for the settings")
+        raise WrongCallError("there is no home folder for the settings; set HOME or XDG_CONFIG_HOME")
     if os.path.lexists(file):
-        raise WrongCallError(f"{file} exists already, and is not overwritten")
+        raise WrongCallError(f"{file} already exists and is not overwritten")
     try:
         make_folder(Path(file).parent)
         write_private(Path(file), template())

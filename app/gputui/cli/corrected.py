@@ -8,11 +8,28 @@ import importlib
 from collections.abc import Iterator, Sequence
 
 from gputui.cli.common import Parser, WrongCallError
-from gputui.cli.subcommands import SCREEN, SUBCOMMANDS
+from gputui.cli.subcommands import SUBCOMMANDS, module_of
+from gputui.inventory.formatting import is_digits
 from gputui.launching.quoting import quote
 
 _START = ("run", "export", "check", "compare", "each", "plan")
 """The subcommands that take a command."""
+_SAME = {
+    "free": "ls",
+    "list": "ls",
+    "status": "ls",
+    "top": "ls",
+    "idle": "people",
+    "users": "people",
+    "ps": "jobs",
+    "history": "launches",
+    "kill": "stop",
+    "cancel": "stop",
+    "logs": "log",
+    "slurm": "sbatch",
+    "k8s": "kubernetes",
+}
+"""Words of other programs for our own ones."""
 _ALIKE = 0.75
 """The least similarity of a word and the option that was probably meant (difflib's ratio)."""
 
@@ -21,11 +38,11 @@ def corrected(words: Sequence[str], name: str | None, command: Sequence[str] | N
     """The corrected call as a line for a shell; None where none is found.
 
     `words` are those before `--`, without the subcommand `name`. A `name` of None: `words` begin with a word
-    that is no subcommand.
+    that is not a subcommand.
     """
     for call in _candidates(list(words), name):
         before, own = (call[: call.index("--")], call[call.index("--") :]) if "--" in call else (call, [])
-        if own and command is not None:
+        if command is not None and (own or call[0] in SUBCOMMANDS.keys() - {*_START}):
             continue
         if command is not None:
             own = ["--", *command]
@@ -37,10 +54,17 @@ def corrected(words: Sequence[str], name: str | None, command: Sequence[str] | N
 def _candidates(words: list[str], name: str | None) -> Iterator[list[str]]:
     """Yield calls that may have been meant, with the subcommand first."""
     if name is None:
-        close = difflib.get_close_matches(words[0], SUBCOMMANDS, 1)
+        meant, rest = _SAME.get(words[0], words[0]), words[1:]
+        if meant in _actions(_parser("jobs")):
+            yield ["jobs", meant, *rest]
+            if meant == "wait":
+                yield ["run", "--wait", *rest]
+            yield ["jobs"]
+            return
+        close = [meant] if meant in SUBCOMMANDS else difflib.get_close_matches(meant, SUBCOMMANDS, 1)
         if close:
-            yield [*close, *words[1:]]
-            yield from _candidates(words[1:], close[0])
+            yield [*close, *rest]
+            yield from _candidates(rest, close[0])
         yield ["run", "--", *words]
         return
     own = [name] if name else []
@@ -52,7 +76,7 @@ def _candidates(words: list[str], name: str | None) -> Iterator[list[str]]:
         unknown = []
     first = next((word for word in unknown if not word.startswith("-")), None)
     place = len(words) if first is None else fixed.index(first)
-    if first is not None and first.isascii() and first.isdigit():
+    if first is not None and is_digits(first):
         yield [*own, *fixed[:place], "-n", *fixed[place:]]
     if fixed != words:
         yield [*own, *fixed]
@@ -69,8 +93,7 @@ def _with_known_words(parser: Parser, words: Sequence[str]) -> Iterator[str]:
     """Yield the words, with the nearest option or choice in place of an unknown one."""
     known = parser._option_string_actions
     choices = {option: list(action.choices or ()) for option, action in known.items()}
-    under = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    choices[""] = list(under[0].choices) if under else []
+    choices[""] = _actions(parser)
     before = ""
     for word in words:
         option, equals, value = word.partition("=")
@@ -85,7 +108,14 @@ def _with_known_words(parser: Parser, words: Sequence[str]) -> Iterator[str]:
         before = word if word in known else ""
 
 
+def _actions(parser: Parser) -> list[str]:
+    """The actions of a subcommand, as `stop` of `gputui jobs`."""
+    under = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return list(under[0].choices) if under else []
+
+
 def _nearest(word: str, among: Sequence[str]) -> str:
+    word = _SAME[word] if _SAME.get(word) in among else word
     close = difflib.get_close_matches(word, among, 1) if word not in among else ()
     return close[0] if close else word
 
@@ -105,5 +135,5 @@ def _parses(call: Sequence[str]) -> bool:
 
 
 def _parser(name: str) -> Parser:
-    made: Parser = importlib.import_module(f"gputui.cli.{name or SCREEN}").parser()
+    made: Parser = importlib.import_module(module_of(name)).parser()
     return made

@@ -18,11 +18,8 @@ from gputui.inventory.formatting import (
 )
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
-from gputui.inventory.text_table import cut
+from gputui.inventory.text_table import cut, packed
 from gputui.vendors.registry import vendor_named
-
-_BETWEEN = "   "
-"""The separator between two facts: a comma would be confused with the commas within them."""
 
 
 def details_text(snapshot: Snapshot, width: int | None) -> str:
@@ -37,7 +34,7 @@ def details_text(snapshot: Snapshot, width: int | None) -> str:
     for device in snapshot.devices:
         lines += ["", f"GPU {snapshot.label(device)}: {short_name(device.name or UNKNOWN)}"]
         vendor = vendor_named(device.vendor)
-        groups = fact_groups(device, snapshot.time, vendor.fact_names(device))
+        groups = fact_groups(snapshot.with_memory(device), snapshot.time, vendor.fact_names(device))
         lines += _facts(groups, width) or ["  no details"]
         elsewhere = facts_elsewhere(device, snapshot) or vendor.untold(device)
         lines += [f"  {line}" for line in _wrapped(elsewhere, width)]
@@ -56,21 +53,8 @@ def _facts(groups: Iterable[Group], width: int | None) -> list[str]:
     room = None if width is None else max(8, width - name_width - 2)
     lines = []
     for name, facts in known:
-        for place, text in enumerate(_packed(facts, room)):
+        for place, text in enumerate(packed(facts, room)):
             lines.append(f"  {'' if place else name:<{name_width}}{text}")
-    return lines
-
-
-def _packed(facts: Iterable[str], room: int | None) -> list[str]:
-    """Join facts to lines of at most `room` characters; a longer fact is wrapped."""
-    import textwrap
-
-    lines: list[str] = []
-    for fact in facts:
-        if lines and (room is None or len(lines[-1]) + len(_BETWEEN) + len(fact) <= room):
-            lines[-1] += _BETWEEN + fact
-        else:
-            lines += [fact] if room is None else textwrap.wrap(fact, room)
     return lines
 
 
@@ -98,5 +82,6 @@ _PROCESSES: tuple[Column[Process], ...] = (
     Column("MEMORY", lambda process: size(process.memory), right=True),
     Column("CPU", lambda process: number(process.host_cpu, "%"), right=True),
     Column("RAM", lambda process: size(process.host_memory), right=True),
+    Column("CONTAINER", lambda process: printable(process.container or "")),
     Column("COMMAND", lambda process: without_path(printable(process.command or process.note or UNKNOWN))),
 )

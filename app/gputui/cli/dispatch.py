@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from gputui.allocating.errors import NotEnoughError
 from gputui.cli.common import DONE, WRONG_CALL, WrongCallError, print_json, say
-from gputui.cli.subcommands import SCREEN, SUBCOMMANDS
+from gputui.cli.subcommands import SUBCOMMANDS, module_of
 from gputui.inventory.errors import GputuiError
 from gputui.system.terminal_abilities import ascii_only, in_ascii, is_utf8
 
@@ -42,7 +42,7 @@ def dispatch(words: list[str]) -> int:
         else:
             rest = before = _settle_demo(before)
             name, rest = _subcommand(before)
-            module = importlib.import_module(f"gputui.cli.{name or SCREEN}")
+            module = importlib.import_module(module_of(name))
             status = module.main(rest, command)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -55,7 +55,7 @@ def dispatch(words: list[str]) -> int:
     except RuntimeError as error:
         if str(error) != _NO_THREAD:
             raise
-        return _failed(_NoThreadError("the system gives us no more threads (`ulimit -u`)"), None, as_json)
+        return _failed(_NoThreadError("the system gives gputui no more threads (`ulimit -u`)"), None, as_json)
     except OSError as error:
         if error.errno not in _OUTPUT_LOST:
             raise
@@ -85,10 +85,9 @@ def _failed(error: GputuiError, remedy: str | None, as_json: bool) -> int:
     elif message:
         say(f"{message}; {remedy}" if error.status == WRONG_CALL else message)
     if as_json:
-        from gputui.inventory.document import ERROR
+        from gputui.inventory.document import error_document
 
-        told = {"code": error.code, "message": message, "remedy": remedy, "devices": error.devices}
-        print_json(ERROR.write(error=told))
+        print_json(error_document(error, remedy))
     return error.status
 
 
@@ -127,8 +126,8 @@ def _split(words: list[str]) -> tuple[list[str], list[str] | None]:
 
 
 def _asks_for_demos(words: list[str]) -> bool:
-    """Whether the call is `--demo list`, which asks for the names of the boxes."""
-    return "--demo=list" in words or any(pair == ("--demo", "list") for pair in pairwise(words))
+    """Whether the call is `--demo list` (or `help`), which asks for the names of the boxes."""
+    return not {"--demo=list", "--demo=help"}.isdisjoint((*words, *map("=".join, pairwise(words))))
 
 
 def _print_demos() -> int:

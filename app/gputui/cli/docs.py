@@ -31,7 +31,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
     found = pages()
     if not found:
-        raise WrongCallError("this copy of gputui has no pages: an installed one does")
+        raise WrongCallError("this copy of gputui has no documentation pages; an installed gputui has them")
     if args.page is None:
         titles = {name: _title(file) for name, file in found.items()}
         if args.json:

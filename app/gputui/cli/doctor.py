@@ -23,6 +23,7 @@ from gputui.launching.confine import against_here, no_landlock
 from gputui.launching.confine_proof import NOT_YET
 from gputui.sources.in_time import InTime
 from gputui.sources.source import NoSourceError, Want
+from gputui.system.namespaces import in_initial_namespace
 from gputui.system.root import HERE
 from gputui.system.terminal_abilities import ascii_only, can_draw, coloured, is_terminal
 from gputui.system.users import own_name
@@ -53,8 +54,8 @@ DOCTOR = Document("good checks", good=bool, checks=View(Finding, "name good deta
 def parser() -> Parser:
     made = Parser(
         "doctor",
-        "Say what is wrong here, and the remedy: the driver, the device files, the claims and the settings,"
-        " which gputui needs (status 5 where one of them fails), and what it can use besides. It takes two"
+        "Check what gputui needs here (the driver, the device files, the claims and the settings; status 5"
+        " if one fails) and what it can use besides, and print a remedy for each problem. It takes two"
         " seconds at most, and starts nothing.",
         example="gputui doctor",
     )
@@ -78,6 +79,9 @@ def findings(environ: Mapping[str, str]) -> Iterator[Finding]:
     yield driver
     if snapshot is not None:
         yield _device_files(snapshot)
+    if not in_initial_namespace():
+        told = "processes outside it have no names here; memory that they use, unlisted, is held"
+        yield Finding("container", True, told)
     yield _claims(environ)
     own, finding = _settings(environ)
     yield finding
@@ -112,7 +116,8 @@ def _driver() -> tuple[Finding, Snapshot | None]:
         remedy = None
         if source.hangs:
             remedy = (
-                "`gputui ls` waits longer. A driver that starts anew for each call is slow: see its manual"
+                "`gputui ls` waits longer; a driver that is loaded anew for each call is slow"
+                " (see persistence mode)"
             )
         return Finding("driver", False, str(error), remedy, needed=True), None
     host, count = snapshot.host, len(snapshot.devices)
@@ -171,36 +176,38 @@ def _confinement(snapshot: Snapshot | None, environ: Mapping[str, str]) -> Findi
         return Finding("confinement", True, "a command can open its own devices only")
     if why is NOT_YET:
         return Finding("confinement", False, "not proved on this machine yet", "`gputui check --confine`")
-    return Finding("confinement", False, why, "none is needed: commands start all the same, not confined")
+    return Finding("confinement", False, why, "nothing is needed: commands start unconfined")
 
 
 def _ssh(environ: Mapping[str, str], own: Settings) -> Finding:
     found = shutil.which("ssh", path=environ.get("PATH"))
     if found is None:
-        return Finding("ssh", False, "no `ssh` on PATH", "install OpenSSH's client, for --hosts and --on")
+        return Finding("ssh", False, "no `ssh` on PATH", "install the OpenSSH client, for --hosts and --on")
     boxes = ", ".join(own.hosts.boxes)
-    told = f"{found}; boxes: {boxes} (`gputui ls --hosts all` asks them)" if boxes else f"{found}; no boxes"
+    told = (
+        f"{found}; boxes: {boxes} (`gputui ls --hosts all` queries them)" if boxes else f"{found}; no boxes"
+    )
     return Finding("ssh", True, told)
 
 
 def _clipboard(environ: Mapping[str, str]) -> Finding:
     names = [name for name, _ in tools(environ)]
     if names:
-        return Finding("clipboard", True, f"by {' or '.join(names)}")
+        return Finding("clipboard", True, f"with {' or '.join(names)}")
     if is_terminal(sys.stdin) or is_terminal(sys.stderr):
-        return Finding("clipboard", True, "by the terminal (OSC 52), where it allows that")
+        return Finding("clipboard", True, "through the terminal (OSC 52), if it allows that")
     return Finding("clipboard", False, "no clipboard tool and no terminal", "install wl-copy, xclip or xsel")
 
 
 def _notification(environ: Mapping[str, str], own: Settings) -> Finding:
     if not own.notify:
-        return Finding("notification", True, "by the terminal; [wait] notify adds a command")
+        return Finding("notification", True, "through the terminal; [wait] notify adds a command")
     program = own.notify[0]
     if shutil.which(program, path=environ.get("PATH")) is None:
         return Finding(
             "notification", False, f"no program {program!r}", "install it, or change [wait] notify"
         )
-    return Finding("notification", True, f"by {program}")
+    return Finding("notification", True, f"with {program}")
 
 
 def _terminal(environ: Mapping[str, str]) -> Finding:
@@ -208,10 +215,10 @@ def _terminal(environ: Mapping[str, str]) -> Finding:
     if not is_terminal(screen):
         return Finding(name, True, "none here: output goes to a file or a pipe")
     if not can_draw(environ):
-        remedy = "set TERM to the name of your terminal, as xterm-256color"
+        remedy = "set TERM to the name of your terminal, such as xterm-256color"
         return Finding(name, False, f"TERM={environ.get('TERM', '')} cannot show the screen", remedy)
     if ascii_only(screen, environ):
-        remedy = "set LANG to a UTF-8 locale, as C.UTF-8, and TERM to the name of your terminal"
+        remedy = "set LANG to a UTF-8 locale, such as C.UTF-8, and TERM to the name of your terminal"
         return Finding(name, False, "ASCII only: states and charts are shown by letters", remedy)
     colours = "colours" if coloured(screen, environ) else "no colours (NO_COLOR)"
     return Finding(name, True, f"{environ['TERM']}, UTF-8, {colours}")

@@ -44,12 +44,11 @@ from gputui.jobs.experiments.request import SUBCOMMANDS, ExperimentRequest, Kind
 from gputui.jobs.experiments.runner import (
     Runner,
     RunsElsewhereError,
-    as_it_stands,
     launch_on,
     most_devices,
-    notes_of,
     own_devices,
     varies_names,
+    with_outcomes,
 )
 from gputui.jobs.experiments.table import Place, experiment_columns, how, lines, took
 from gputui.jobs.queued import experiment_job
@@ -59,7 +58,6 @@ from gputui.launching.launch import Launch
 from gputui.sources.source import NoSourceError, Source
 from gputui.system.ending_signals import EndedError, until_a_signal
 from gputui.system.environment import given_environment
-from gputui.system.terminal_abilities import ascii_only
 from gputui.vendors.vendor import Vendor
 
 FAILED = 1
@@ -70,7 +68,7 @@ def main(kind: Kind, words: Sequence[str], command: Sequence[str] | None) -> int
     args = parser(kind).parse_args(words)
     if args.list or args.show is not None or args.forget is not None:
         if command is not None or args.vary or args.from_file is not None:
-            raise WrongCallError("--list, --show and --forget start nothing: leave COMMAND out")
+            raise WrongCallError("--list, --show and --forget start nothing; leave COMMAND out")
         return _kept(kind, args)
     if args.resume is not None:
         return _resume(kind, args, words, command)
@@ -88,12 +86,9 @@ def _kept(kind: Kind, args: argparse.Namespace) -> int:
         store.forget(found)
         say(f"{kind} {found.id} is removed; its jobs and their logs stay (`gputui jobs`)")
         return DONE
-    _print(_as_it_stands(_readable(kind, found)), args)
+    (shown,) = with_outcomes([_readable(kind, found)], lambda: stored(os.environ))
+    _print(shown, args)
     return DONE
-
-
-def _as_it_stands(found: Experiment) -> Experiment:
-    return found if found.state == "running" else as_it_stands(found, stored(os.environ))
 
 
 def _readable(kind: Kind, found: Experiment | Unreadable) -> Experiment:
@@ -108,7 +103,7 @@ def _list(kind: Kind, args: argparse.Namespace) -> int:
         say(f"warning: {store.cannot_read(kind, each)}")
     if args.csv:
         raise WrongCallError(f"--csv is for one {kind}: --show ID --csv")
-    found = [_as_it_stands(each) for each in known.records]
+    found = with_outcomes(known.records, lambda: stored(os.environ))
     if args.json:
         print_json(LISTS[kind].write(**{f"{kind}s": [document(each) for each in found]}))
     elif not found:
@@ -128,7 +123,7 @@ def _print(found: Experiment, args: argparse.Namespace) -> None:
     else:
         home = os.environ.get("HOME")
         place = Place(Path(home) if home else None, time.time())
-        print_lines(lines(found, output_width(), place, ascii_only(sys.stdout, os.environ)))
+        print_lines(lines(found, output_width(), place))
 
 
 # Start and resume
@@ -138,7 +133,7 @@ def _resume(kind: Kind, args: argparse.Namespace, words: Sequence[str], command:
     """Resume a recorded experiment, with its recorded request unless the call gives a command or tasks."""
     found = _readable(kind, store.find(kind, args.resume, os.environ))
     if args.dry_run:
-        raise WrongCallError("--resume has no --dry-run: --show says what is left")
+        raise WrongCallError("--dry-run cannot be used with --resume; --show lists what is left")
     if found.state == "running":
         raise store.runs_already(found)
     again = command is not None or args.from_file is not None or args.request is not None
@@ -166,9 +161,7 @@ def start(args: argparse.Namespace, request: ExperimentRequest, found: Experimen
     tell = cache(say)
     call = prepared(request, tell)
     if request.kind == "sweep" and not args.dry_run and elsewhere(args):
-        raise WrongCallError(
-            "tasks run on this machine's devices: --demo, --from and --root go with --dry-run"
-        )
+        raise WrongCallError("--demo, --from and --root need --dry-run: tasks run on this machine's devices")
     made = new_experiment(request, call)
     if found is not None and _rows(made) != _rows(found):
         what = "variants" if request.kind == "comparison" else "tasks"
@@ -212,7 +205,7 @@ def new_experiment(request: ExperimentRequest, call: Prepared) -> Experiment:
     try:
         directory = str(Path.cwd())
     except OSError as error:
-        raise WrongCallError(f"there is no current folder: {error.strerror}") from None
+        raise WrongCallError(f"the working directory cannot be found: {error.strerror}") from None
     kept, withheld = without_secrets(request)
     rows = (Row(each.values, each.label, each.words) for each, _ in call.planned)
     return Experiment(
@@ -287,7 +280,7 @@ def _launches(call: Prepared, held: Allocation | None, prove: bool) -> list[Laun
             found.append(launch_on(planned, on, os.environ, prove=prove))
         except RequestError as error:
             raise RequestError(f"{variant.label}: {error}") from None
-        for text in notes_of(found[-1]):
+        for text in found[-1].notes:
             told.setdefault(text, []).append(variant.label)
     for text, labels in told.items():
         whose = "" if len(labels) == len(call.planned) else f" ({labels[0]}{' …' if len(labels) > 1 else ''})"
@@ -389,6 +382,6 @@ class _Progress(AllocationListener):
         if self._quiet:
             return
         self._clear_progress()
-        number = f"{(run.round - 1) * len(experiment.rows) + place + 1}/{experiment.wanted}"
+        number = f"{(run.round - 1) * len(experiment.rows) + place + 1}/{experiment.runs_in_all}"
         label = printable(cut(experiment.rows[place].label, 60))
         say(f"{number if run.round else 'warm-up'} {label}: {text}")

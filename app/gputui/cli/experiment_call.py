@@ -26,6 +26,7 @@ from gputui.cli.launch_call import (
     prepared_call,
 )
 from gputui.cli.request_options import add_wait_option, add_window_option, memory
+from gputui.inventory.formatting import MIB
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.typed_json import DocumentError
 from gputui.jobs.experiments.axes import NOTHING_VARIED, check_number, read_axis
@@ -45,11 +46,11 @@ from gputui.requesting.prepared_launch import PreparedLaunch
 from gputui.sources.source import Want
 
 STDIN = "-"
-_MOST_BYTES = 2 * 1024 * 1024
+_MOST_BYTES = MIB
 _LONGEST_LINE = 1 << 13
-"""In characters."""
-_MOST_MARKS = 300_000
-"""Quotes and backslashes in a file, on which parsing spends most of its time: 100 in each of 3,000 tasks."""
+"""Characters of a line of a file of tasks."""
+_MOST_MARKS = 50_000
+"""Quotes and backslashes in a file, on which parsing spends most of its time: 5 in each of 10,000 tasks."""
 _TASK = re.compile(r"^[^\S\n]*[^\s#].*", re.MULTILINE)
 """A line that is neither empty nor a comment."""
 
@@ -63,10 +64,10 @@ def parser(kind: Kind) -> Parser:
             "compare",
             "Run the same command in variants, one after another on the same devices, and compare time,\n"
             "steps per second, memory and utilization. Every variant is a job with a log; the devices stay\n"
-            "claimed until the last one has ended. What --vary can name: a launch option of `gputui run`\n"
+            "claimed until the last one has ended. --vary can name a launch option of `gputui run`\n"
             "(launcher, processes, python, threads, numa-binding=on,off …), env:NAME, arg:--OPTION, arg:KEY\n"
             "or word:NAME of the command, n=1,2,4, or gpus=0+1,2+3. Braces such as {1,2} in the command\n"
-            "vary it, too, as with `gputui each`.",
+            "are varied, too, as with `gputui each`.",
             common="-n --gpus --vary --repeat --metric --resume",
             example="gputui compare -n 2 --vary launcher=python,torchrun -- train.py\n"
             "gputui compare -n 2 --vary env:NCCL_P2P_DISABLE=0,1 --repeat 3 -- train.py",
@@ -78,10 +79,10 @@ def parser(kind: Kind) -> Parser:
     else:
         made = Parser(
             "each",
-            "Run many tasks, each on devices of its own. The next one starts when there are devices for\n"
-            "it, and waits in line like any other. In the words of COMMAND, {1..8} and {0.1,0.01} make a\n"
-            "task for each value, several make every combination. Quote them: bash would expand them into\n"
-            "one long command. --vary varies launch options and variables, as with `gputui compare`.",
+            "Run many tasks, each on devices of its own. The next task starts when there are devices for\n"
+            "it; it waits in line like any other launch. In COMMAND, {1..8} or {0.1,0.01} makes one task\n"
+            "per value, and several of them make every combination. Quote them: otherwise bash expands them\n"
+            "into one long command. --vary varies launch options and variables, as with `gputui compare`.",
             common="-n --jobs --memory --from-file --resume",
             example="gputui each -n 1 --jobs 4 -- python train.py --seed '{1..8}' '--lr={0.1,0.01}'",
         )
@@ -127,34 +128,34 @@ def _add_what_runs(made: Parser) -> None:
     made.add_argument(
         "--from-file",
         metavar="FILE",
-        help="one task per line, in shell words, instead of COMMAND; - is stdin",
+        help="read the tasks from FILE, one per line, quoted as in a shell; - is stdin",
     )
     made.add_argument(
         "--before",
         default="",
         metavar="COMMAND",
-        help="what a shell runs before each run: 'rm -r out'; {run}, here and in the command, is a folder"
-        " of the run's own",
+        help="shell command before each run: 'rm -r out'; {run}, here and in the command, is a folder of the"
+        " run's own",
     )
     made.add_argument(
         "--repeat",
         type=number_type("a number from 1 to 1000", 1, 1000),
         default=1,
         metavar="N",
-        help="run every variant N times: median and spread",
+        help="run every variant N times; print median and spread",
     )
     made.add_argument(
         "--warm-up",
         action="store_true",
-        help="run the first variant once before, uncounted: it fills caches for all",
+        help="run the first variant once beforehand, uncounted, to fill the caches",
     )
     made.add_argument(
         "--metric",
         type=parsed_by(lambda text: read_metric(text).pattern),
         metavar="REGEX",
-        help="compare by the last match of REGEX's one group in the log; more is better",
+        help="compare by the last number in the log that the group of REGEX matches; higher is better",
     )
-    made.add_argument("--less", action="store_true", help="with --metric: less is better")
+    made.add_argument("--less", action="store_true", help="with --metric: lower is better")
     made.add_argument(
         "--timeout",
         type=duration_type(least=0.001),
@@ -174,7 +175,7 @@ def _add_how(made: Parser, kind: Kind) -> None:
         "--memory",
         type=memory,
         metavar="SIZE",
-        help="runs share devices: as many on each device as have SIZE of its memory",
+        help="let runs share devices: as many on each device as find SIZE of free memory there",
     )
     made.add_argument(
         "--retry",
@@ -191,14 +192,12 @@ def _add_how(made: Parser, kind: Kind) -> None:
         default=False,
         help="after a failed run, start the others (default)",
     )
-    failed.add_argument(
-        "--stop-on-failure", action="store_true", help="start no further run after one has failed"
-    )
-    made.add_argument("--dry-run", action="store_true", help="print every launch line, start nothing")
+    failed.add_argument("--stop-on-failure", action="store_true", help="after a failed run, start no others")
+    made.add_argument("--dry-run", action="store_true", help="print every launch line and start nothing")
     made.add_argument("--detach", action="store_true", help="run as a background job and print its id")
     (add_wait_option if kind == "comparison" else add_window_option)(made)
     add_force(made)
-    made.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
+    made.add_argument("-q", "--quiet", action="store_true", help="do not print progress on stderr")
 
 
 # The request
@@ -239,7 +238,7 @@ def _request(
     kind: Kind, args: argparse.Namespace, command: Sequence[str], tasks: tuple[tuple[str, ...], ...]
 ) -> ExperimentRequest:
     if args.less and args.metric is None:
-        raise WrongCallError("--less is for --metric")
+        raise WrongCallError("--less needs --metric")
     if _varies_devices(args) and (args.n is not None or args.gpus is not None):
         raise WrongCallError("the devices are varied: leave -n and --gpus out")
     launch = launch_request(args, ())
@@ -308,7 +307,7 @@ def _words_of(line: str) -> tuple[str, ...]:
     if len(line) > _LONGEST_LINE:
         raise ValueError(f"it has more than {_LONGEST_LINE} characters")
     if "\0" in line:
-        raise ValueError("it has a NUL")
+        raise ValueError("it contains a NUL byte")
     if (syntax := shell_syntax(line)) is not None:
         raise ValueError(f"{syntax} needs a shell: write bash -c '…', or quote it")
     return split(line)
@@ -348,7 +347,7 @@ def prepared(request: ExperimentRequest, tell: Callable[[str], None]) -> Prepare
     planned = []
     for variant in every:
         try:
-            check_machines(variant.launch.options, False)
+            check_machines(variant.launch.options)
             planned.append(Planned(variant, _prepared(kind, variant.launch, request.memory, tell)))
         except (NamingError, RequestError, WrongCallError) as error:
             raise WrongCallError(f"{variant.label}: {error}") from None
@@ -372,7 +371,7 @@ def _prepared(
     else:
         devices = replace(devices, names=None)
     if memory is not None:
-        devices = replace(devices, min_free=memory)
+        devices = replace(devices, min_free=max(memory, devices.min_free or 0))
     found = prepared_call(replace(asked, devices=devices), own_job(), tell)
     if pool is not None:
         if found.request.names is not None:
@@ -398,6 +397,6 @@ def _for_all(every: Sequence[Planned]) -> Request:
             if (own.names, own.count) != (found.names, found.count):
                 raise WrongCallError(
                     f"{variant.label}: its command asks for other devices than the first variant's:"
-                    " say -n or --gpus, or vary n"
+                    " give -n or --gpus, or vary n"
                 )
     return replace(found, facts=functools.reduce(Want.__or__, (each.facts for each in requests)))

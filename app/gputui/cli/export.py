@@ -8,15 +8,16 @@ import os
 import sys
 from collections.abc import Sequence
 
-from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say
+from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say, write_file
 from gputui.cli.launch_call import add_force, add_launch_options, launch_of, launch_request
+from gputui.cli.request_options import add_after_options
 from gputui.launching.exports import DEFAULT, FORMS, ExportError, ExportOptions
 from gputui.launching.launch import Launch
 from gputui.launching.secrets import secret_in
 
 _ABOUT = "\n".join(
     (
-        "The launch in another form, on stdout, on the clipboard or in a file.\n",
+        "Print the launch in another form, copy it to the clipboard, or write it to a file.\n",
         *(f"  {name:<11} {form.about}" for name, form in FORMS.items()),
     )
 )
@@ -31,17 +32,18 @@ def parser() -> Parser:
     )
     made.usage = "gputui export --as FORM [-n N | --gpus LIST] [OPTION…] [-- COMMAND…]"
     form = made.add_mutually_exclusive_group(required=True)
-    form.add_argument("--as", dest="form", choices=tuple(FORMS), help="the format")
+    form.add_argument("--as", dest="form", choices=tuple(FORMS), metavar="FORM", help="one of these forms")
     form.add_argument("--json", dest="form", action="store_const", const="json", help="the same as --as json")
     where = made.add_mutually_exclusive_group()
     where.add_argument("--copy", action="store_true", help="copy to the clipboard instead of printing")
     where.add_argument(
         "-o", "--output", dest="file", metavar="FILE", help="write to FILE instead (- is stdout)"
     )
-    made.add_argument("--image", metavar="NAME", help="image of the container (docker)")
-    made.add_argument("--name", help="name of the job, container or configuration (sbatch, docker, vscode)")
+    made.add_argument("--image", metavar="NAME", help="image of the container (docker, compose, kubernetes)")
+    made.add_argument("--name", help="name of the job, container or configuration")
     add_force(made)
     add_launch_options(made)
+    add_after_options(made)
     return made
 
 
@@ -50,6 +52,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     options = _options(args)
     launch = launch_of(launch_request(args, command or ()))
     text = _text(args.form, launch, options)
+    if (args.after, args.after_ok) != (None, None):
+        say("note: this form does not wait for jobs of gputui; for Slurm's jobs, sbatch has --dependency")
     for note in FORMS[args.form].notes(launch, options):
         say(f"note: {note}")
     if args.copy:
@@ -60,7 +64,9 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
             raise WrongCallError(copied.message)
         say(copied.message)
     elif options.file is not None:
-        _to_file(options.file, _encoded(text, args.form), secret_in(launch.argv, launch.changes))
+        secret = secret_in(launch.argv, launch.changes)
+        write_file(options.file, _encoded(text, args.form), private=secret is not None)
+        say(f"wrote {options.file}")
     elif FORMS[args.form].utf8 and hasattr(sys.stdout, "buffer"):
         sys.stdout.flush()
         sys.stdout.buffer.write(_encoded(text, args.form))
@@ -98,16 +104,3 @@ def _encoded(text: str, form: str) -> bytes:
         with contextlib.suppress(UnicodeEncodeError):
             return os.fsencode(text) + b"\n"
     return text.encode(errors="surrogateescape") + b"\n"
-
-
-def _to_file(name: str, data: bytes, secret: str | None) -> None:
-    """`secret`: the part of the text that looks like a secret; only the owner can then read a new file."""
-    from pathlib import Path
-
-    from gputui.system.files import write_result
-
-    try:
-        write_result(Path(name), data, private=secret is not None)
-    except OSError as error:
-        raise WrongCallError(f"cannot write {name!r}: {error.strerror}") from None
-    say(f"wrote {name}")

@@ -6,15 +6,14 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gputui.cli.common import WrongCallError, elsewhere
-from gputui.cli.rules import own_settings
+from gputui.cli.common import WrongCallError, own_settings
 from gputui.sources.hosts.alias import ALL, AliasError, alias
 
 if TYPE_CHECKING:
     # For types only: `pick`, which must be fast, has this option too.
     from gputui.sources.hosts.ssh import Way
 
-NO_BOXES = 'no boxes are in the settings: `[hosts]` with `boxes = ["…"]` names them'
+NO_BOXES = 'the settings name no boxes; name them with `boxes = ["…"]` below `[hosts]`'
 
 
 def add_hosts_option(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +21,7 @@ def add_hosts_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hosts",
         metavar="A,B|all",
-        help="these other boxes, over ssh, as your ssh configuration names them; all: those of the settings",
+        help="query these boxes over ssh, named as in your ssh configuration; all: the boxes in the settings",
     )
 
 
@@ -63,8 +62,8 @@ def all_boxes() -> tuple[str, ...]:
 
 def boxes_of(args: argparse.Namespace) -> tuple[str, ...]:
     """Return the boxes of a call with `--hosts`. Raises WrongCallError."""
-    if hasattr(args, "demo") and elsewhere(args):
-        raise WrongCallError("--hosts shows other boxes; --demo, --from and --root do not go with it")
+    if any(getattr(args, name, None) is not None for name in ("demo", "recording", "root")):
+        raise WrongCallError("--demo, --from and --root cannot be used with --hosts, which shows other boxes")
     return boxes_named(args.hosts)
 
 

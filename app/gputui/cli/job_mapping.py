@@ -9,24 +9,25 @@ such a line, so the next reading removes the lines of ended jobs, regardless of 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gputui.allocating.claims.files import word_of
+from gputui.inventory.formatting import is_digits
 from gputui.inventory.snapshot import Snapshot
-from gputui.system.files import open_plain, write_public
+from gputui.system.files import read_own, write_private
 
 VARIABLE = "DCGM_HPC_JOB_MAPPING_DIR"
 """The variable of dcgm-exporter."""
 
 OURS = "gputui-"
-_ID = re.compile(r"[0-9A-Za-z_.-]{1,64}")
 _MOST_BYTES, _MOST_JOBS = 64 * 1024, 64
 
 
 def read_jobs(folder: Path) -> dict[str, tuple[str, ...]]:
     """Return the ids of jobs by the index of the GPU. Raises OSError where there is no such folder."""
-    names = [name for name in os.listdir(folder) if name.isascii() and name.isdigit()]  # noqa: PTH208
+    # (No machine has a thousand GPUs, but the folder may have a million files of somebody's.)
+    names = [name for name in os.listdir(folder) if is_digits(name) and len(name) < 4]  # noqa: PTH208
     return {name: _lines(folder / name) for name in names}
 
 
@@ -37,7 +38,7 @@ def with_own_jobs(jobs: Mapping[str, Sequence[str]], snapshot: Snapshot) -> dict
         claim = snapshot.claimed.get(device.key)
         gpu = snapshot.by_key.get(device.parent or "", device)
         # The holder writes the claim, so its content is not trusted.
-        if device.vendor == "nvidia" and claim and claim.job and _ID.fullmatch(claim.job):
+        if device.vendor == "nvidia" and claim and word_of(claim.job):
             ids = found.setdefault(str(gpu.index), [])
             if f"{OURS}{claim.job}" not in ids:
                 ids.append(f"{OURS}{claim.job}")
@@ -49,15 +50,14 @@ def write_jobs(folder: Path, before: Mapping[str, Sequence[str]], after: Mapping
     link of theirs could redirect the write."""
     for gpu, ids in after.items():
         if tuple(before.get(gpu, ())) != tuple(ids):
-            write_public(folder / gpu, "".join(f"{job}\n" for job in ids).encode())
+            write_private(folder / gpu, "".join(f"{job}\n" for job in ids), mode=0o644)
 
 
 def _lines(file: Path) -> tuple[str, ...]:
     """Return the ids in a file; () where the file cannot be read."""
     try:
-        with os.fdopen(open_plain(file), "rb") as stream:
-            text = stream.read(_MOST_BYTES).decode(errors="replace")
+        text = read_own(file, _MOST_BYTES).decode(errors="replace")
     except OSError:
-        # The file was removed after the folder was listed, or is not a file of jobs.
+        # The file was removed after the folder was listed, is no file of jobs, or others can change it.
         return ()
     return tuple(line.strip() for line in text.splitlines()[:_MOST_JOBS] if line.strip())

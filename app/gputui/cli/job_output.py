@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gputui.cli.common import say
 from gputui.cli.jobs_text import confinement_trouble
@@ -14,6 +14,7 @@ from gputui.jobs.ansi_sanitizer import AnsiSanitizer
 from gputui.jobs.foreground import LEFT, Foreground, LeftError
 from gputui.jobs.start import why_not
 from gputui.jobs.wait import wait_for
+from gputui.system.terminal_abilities import is_terminal
 
 _LONGEST = 64 * 1024
 """The most bytes of a line; a longer line is divided."""
@@ -26,7 +27,21 @@ box, or to the name before a line."""
 
 
 NOT_KNOWN = 1
-"""The exit status of a job whose own is not known, and of `jobs stop` where one goes on."""
+"""The exit status of a job whose own is not known, and of `jobs stop` where a job keeps running."""
+
+
+def say_how_to_come_back(jobs: Sequence[str]) -> None:
+    """Print that these jobs keep running without the terminal that follows them; nothing for no job."""
+    if len(jobs) == 1:
+        say(
+            f"job {jobs[0]}: it keeps running without this terminal;"
+            f" `gputui jobs attach {jobs[0]}` returns to it"
+        )
+    elif jobs:
+        say(
+            f"jobs {' and '.join(jobs)}: they keep running without this terminal;"
+            " `gputui jobs attach BOX:ID` returns to one"
+        )
 
 
 def attached(job: Job, foreground: Foreground) -> int:
@@ -53,8 +68,7 @@ def status_of(job: Job) -> int:
 
 def write(pieces: Iterable[bytes]) -> None:
     """Print a log piece by piece; on a terminal without harmful escape sequences."""
-    on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
-    (_to_a_terminal if on_a_terminal else _as_it_is)(pieces)
+    (_to_a_terminal if is_terminal(sys.stdout) else _as_it_is)(pieces)
 
 
 def _as_it_is(pieces: Iterable[bytes]) -> None:
@@ -83,7 +97,7 @@ class PrefixedOutput:
     """Standard output, shared by the threads that read the boxes."""
 
     def __init__(self, boxes: Iterable[str]) -> None:
-        self._terminal = sys.stdout is not None and sys.stdout.isatty()
+        self._terminal = is_terminal(sys.stdout)
         self._line = _LINE_OR_PROGRESS if self._terminal else _LINE
         self._rest = dict.fromkeys(boxes, b"")
         self._sanitizers = {box: AnsiSanitizer() for box in self._rest} if self._terminal else {}
@@ -96,18 +110,18 @@ class PrefixedOutput:
         if self._terminal:
             data = _NO_COLOUR.sub(b"", self._sanitizers[box].feed(data, final).encode())
         with self._lock:
-            rest = self._rest[box] + data
-            while rest:
-                line = self._line.match(rest)
+            rest, at = self._rest[box] + data, 0
+            while at < len(rest):
+                line = self._line.match(rest, at)
                 if line is not None:
                     self._print(box, line[0])
-                    rest = rest[line.end() :]
-                elif final or len(rest) > _LONGEST:
-                    self._print(box, rest[:_LONGEST] + b"\n")
-                    rest = rest[_LONGEST:]
+                    at = line.end()
+                elif final or len(rest) - at > _LONGEST:
+                    self._print(box, rest[at : at + _LONGEST] + b"\n")
+                    at += _LONGEST
                 else:
                     break
-            self._rest[box] = rest
+            self._rest[box] = rest[at:]
             sys.stdout.buffer.flush()
 
     def _print(self, box: str, line: bytes) -> None:

@@ -26,20 +26,22 @@ from gputui.cli.common import (
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.job_output import NOT_KNOWN, attached, status_of, write
+from gputui.inventory.formatting import MIB
 from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.waiter import Waiter
-from gputui.jobs.again import again
 from gputui.jobs.foreground import Foreground
 from gputui.jobs.queued import experiment_of
 from gputui.jobs.record_folders import Unreadable
-from gputui.jobs.store import Stored, find_job, forget, stored
-from gputui.jobs.typed_name import typed_name
+from gputui.jobs.recorded_usage import with_usage
+from gputui.jobs.rerun import demo_of, rerun_of
+from gputui.jobs.store import Stored, find_job, forget, readable_job, stored
 from gputui.jobs.wait import follow, refreshed, start_of_last_lines
 from gputui.launching.quoting import quote
 from gputui.sources.in_time import InTime
 from gputui.sources.source import NoSourceError, Want
+from gputui.system.terminal_abilities import is_terminal
 
 if TYPE_CHECKING:
     from gputui.choosing.claimed_use import ClaimedUse
@@ -65,6 +67,7 @@ def parser() -> Parser:
         example="gputui jobs log -f k3f9",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
+    made.add_argument("--demo", nargs="?", const="", metavar="BOX", help="only the jobs of this demo")
     add_hosts_option(made)
     actions = made.add_subparsers(dest="action", metavar="ACTION", parser_class=_ActionParser)
     actions.add_parser("list", help="list the jobs, as without an action", description="List the jobs.")
@@ -77,7 +80,7 @@ def parser() -> Parser:
     log.add_argument(
         "--plain",
         action="store_true",
-        help="as a terminal would show it: one line for a progress bar (at most the last MiB)",
+        help="print the log as a terminal would show it: one line per progress bar (at most the last MiB)",
     )
     attach = actions.add_parser(
         "attach",
@@ -95,9 +98,8 @@ def parser() -> Parser:
     stop = actions.add_parser(
         "stop",
         help="stop jobs",
-        description="Send a signal to a job's process group, then SIGKILL to whatever is left"
-        " of it after the\n"
-        "grace period. It is no error if nothing is left of a job that has ended.",
+        description="Send a signal to a job's process group, then SIGKILL to whatever is left of it after\n"
+        "the grace period. It is not an error if nothing is left of a job that has ended.",
     )
     stop.add_argument("ids", nargs="+", metavar="ID")
     stop.add_argument(
@@ -113,7 +115,7 @@ def parser() -> Parser:
     stop.add_argument(
         "--if-stray",
         action="store_true",
-        help="only those that run on devices that they have not claimed ([run] stray in the settings)",
+        help="only jobs that run on devices that they have not claimed ([run] stray in the settings)",
     )
     rerun = actions.add_parser(
         "rerun",
@@ -147,10 +149,8 @@ def parser() -> Parser:
         description="Remove the records and logs of jobs that have ended.",
     )
     gone.add_argument("ids", nargs="*", metavar="ID")
-    gone.add_argument("--all-ended", action="store_true", help="remove all that have ended")
-    gone.add_argument(
-        "--force", action="store_true", help="also remove one that belongs to another machine or container"
-    )
+    gone.add_argument("--all-ended", action="store_true", help="remove all jobs that have ended")
+    gone.add_argument("--force", action="store_true", help="also remove jobs of another machine or container")
     for name, action in actions.choices.items():
         if name != "attach":
             action.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
@@ -162,12 +162,16 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.hosts is not None and args.action not in (None, "list"):
         raise WrongCallError(f"--hosts is for the list; name a job of another box as BOX:ID to {args.action}")
     if args.json and args.action == "attach":
-        raise WrongCallError("attach shows the job's own output: --json goes with log, wait and show")
+        raise WrongCallError(
+            "--json cannot be used with attach, which shows the job's own output; log, wait and show have it"
+        )
     if args.hosts is not None:
         from gputui.cli.boxes import call_on_boxes
 
         return call_on_boxes("jobs", args, words)
     jobs = stored(os.environ)
+    if args.demo is not None:
+        jobs = replace(jobs, jobs=tuple(job for job in jobs.jobs if demo_of(job) == args.demo))
     there = _of_other_boxes(args, words, jobs)
     return _ACTIONS[args.action](args, jobs) if there is None else there
 
@@ -192,7 +196,7 @@ def _list(args: argparse.Namespace, jobs: Stored) -> int:
     if args.json:
         from gputui.cli.jobs_text import document
 
-        print_json(document(jobs.jobs, jobs.unreadable, uses))
+        print_json(document(with_usage(jobs.jobs, os.environ), jobs.unreadable, uses))
     elif jobs.jobs:
         from gputui.choosing.verdict_text import claimed_and_runs_on
         from gputui.inventory.columns import printed
@@ -202,7 +206,9 @@ def _list(args: argparse.Namespace, jobs: Stored) -> int:
         columns = job_columns("id name devices state status ran ended command", time.time(), box, notes)
         print_lines(printed(columns, jobs.jobs, output_width()))
     else:
-        say("no jobs; `gputui run --detach -n 1 -- python train.py` starts one")
+        demo = "" if args.demo is None else f"--demo={args.demo} "
+        said = f"no jobs; `gputui run {demo}--detach -n 1 -- python train.py` starts one"
+        say(f"{said}, and the jobs on the demo's screen are examples" if demo else said)
     return DONE
 
 
@@ -236,18 +242,18 @@ def _uses(box: Snapshot) -> dict[str, ClaimedUse]:
 
 
 def _log(args: argparse.Namespace, jobs: Stored) -> int:
-    job = _readable(args.id, jobs, newest=True)
+    job = readable_job(args.id, jobs, newest=True)
     if args.plain or args.json:
         if args.follow:
             option = "--json" if args.json else "--plain"
-            raise WrongCallError(f"{option} shows a log as it is now; it does not go with --follow")
+            raise WrongCallError(f"{option} cannot be used with --follow: it shows a log as it is now")
         try:
             from gputui.jobs.log_screen import Tail
         except ImportError as error:
             # The package is missing on a box to which gputui was copied.
             raise WrongCallError(f"--plain needs an installed gputui: {error}") from None
 
-        tail = Tail(job.log, most=1024 * 1024)
+        tail = Tail(job.log, most=MIB)
         tail.feed()
         lines = tail.lines(args.lines)
         if args.json:
@@ -258,8 +264,8 @@ def _log(args: argparse.Namespace, jobs: Stored) -> int:
             for line in lines:
                 print(line)
         return DONE
-    on_a_terminal = sys.stdout is not None and sys.stdout.isatty()
-    most = args.lines if args.lines is not None else _LINES if args.follow and on_a_terminal else None
+    followed = _LINES if args.follow and is_terminal(sys.stdout) else None
+    most = args.lines if args.lines is not None else followed
     start = 0 if most is None else start_of_last_lines(job.log, most)
     write(follow(job, start, args.follow))
     return DONE
@@ -267,11 +273,11 @@ def _log(args: argparse.Namespace, jobs: Stored) -> int:
 
 def _attach(args: argparse.Namespace, jobs: Stored) -> int:
     with Foreground() as foreground:
-        return attached(_readable(args.id, jobs, newest=True), foreground)
+        return attached(readable_job(args.id, jobs, newest=True), foreground)
 
 
 def _wait(args: argparse.Namespace, jobs: Stored) -> int:
-    job = _readable(args.id, jobs, newest=True)
+    job = readable_job(args.id, jobs, newest=True)
     status = status_of(job)
     if args.json:
         _print_job(refreshed(job))
@@ -281,7 +287,8 @@ def _wait(args: argparse.Namespace, jobs: Stored) -> int:
 def _print_job(job: Job) -> None:
     from gputui.cli.jobs_text import job_document
 
-    print_json(job_document(job, _uses(_box([job])).get(job.id)))
+    (told,) = with_usage([job], os.environ)
+    print_json(job_document(told, _uses(_box([job])).get(job.id)))
 
 
 def _stop(args: argparse.Namespace, jobs: Stored) -> int:
@@ -289,7 +296,7 @@ def _stop(args: argparse.Namespace, jobs: Stored) -> int:
 
     from gputui.jobs.stop import GRACE, stop
 
-    status, asked, ended = DONE, [_readable(word, jobs) for word in args.ids], list[Job]()
+    status, asked, ended = DONE, [readable_job(word, jobs) for word in args.ids], list[Job]()
     why = _stray(jobs) if args.if_stray else {}
     for job in asked:
         if args.if_stray and job.id not in why:
@@ -329,18 +336,18 @@ def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
     from gputui.cli import run
     from gputui.cli.launch_call import as_given
 
-    job = _readable(args.id, jobs, newest=True)
+    job = readable_job(args.id, jobs, newest=True)
     own = experiment_of(job)
     if own is not None:
         if own.withheld:
-            raise WrongCallError(f"job {job.id}: secrets are not saved: type its call again")
+            raise WrongCallError(f"job {job.id}: secrets are not saved; type its command again")
         from gputui.cli.experiment import enter, start
         from gputui.cli.experiment_call import parsed
 
         enter(job.directory or ".")
         options = ["--detach", *args.options, *(["--json"] if args.json else [])]
         return start(*parsed(own.experiment.kind, options, None, own.experiment))
-    request, *_ = kept = again(job)
+    request, *_ = kept = rerun_of(job)
     given = as_given(request)
     given.n, given.gpus, given.json = None, None, args.json
     args = run.parser().parse_args(args.options, given)
@@ -354,9 +361,14 @@ def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
 
 
 def _show(args: argparse.Namespace, jobs: Stored) -> int:
-    job = _readable(args.id, jobs, newest=True)
+    job = readable_job(args.id, jobs, newest=True)
     if args.command:
-        call = job.argv if experiment_of(job) is not None else ("gputui", "run", *again(job).request.words)
+        call = job.argv
+        if experiment_of(job) is None:
+            request = rerun_of(job).request
+            # Only a job is stopped when it is idle.
+            job_only = () if request.options.idle_release is None else ("--detach",)
+            call = ("gputui", "run", *job_only, *request.words)
         if args.json:
             from gputui.cli.jobs_text import CALL
 
@@ -369,6 +381,7 @@ def _show(args: argparse.Namespace, jobs: Stored) -> int:
         return DONE
     from gputui.cli.jobs_text import facts
 
+    (job,) = with_usage([job], os.environ)
     print_lines(facts(job, _box([job] if job.state == "waiting" else [])))
     return DONE
 
@@ -396,16 +409,6 @@ _ACTIONS: dict[str | None, Callable[[argparse.Namespace, Stored], int]] = {
     "show": _show,
     "forget": _forget,
 }
-
-
-def _readable(word: str, jobs: Stored, newest: bool = False) -> Job:
-    job = find_job(word, jobs, newest)
-    if isinstance(job, Unreadable):
-        name = typed_name(job.id)
-        raise WrongCallError(
-            f"{job.id} is not a readable job: {job.reason}; `gputui jobs forget {name}` removes it"
-        )
-    return job
 
 
 def _signal(text: str) -> int:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 from gputui.choosing.claimed_use import USE_KEYS, USE_KINDS, ClaimedUse, use_document
-from gputui.inventory.formatting import peak_size, printable
+from gputui.inventory.formatting import duration, energy, number, peak_size, printable
 from gputui.inventory.job import Job
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
-from gputui.inventory.typed_json import Document, View, Words
+from gputui.inventory.typed_json import Document, Json, View, Words
 from gputui.jobs.columns import on_devices, reason_of, status_text
 from gputui.jobs.record import TOLD, TOLD_KEYS, TOLD_KINDS
 from gputui.jobs.record_folders import Unreadable
@@ -20,11 +19,12 @@ from gputui.launching.quoting import quote
 _UNREADABLE = View(Unreadable, "id reason")
 _JOB = View(
     Job,
-    f"{TOLD_KEYS} environment {USE_KEYS} host=scope.host pid=command.pid supervisor=supervisor.pid"
-    " reason log",
+    f"{TOLD_KEYS} energy utilization peak_memory environment {USE_KEYS} host=scope.host"
+    " pid=command.pid supervisor=supervisor.pid reason log until",
     environment=dict[str, Words | None],
     reason=Words | None,
     log=Words,
+    utilization=float | None,
     **TOLD_KINDS,
     **USE_KINDS,
 )
@@ -52,7 +52,15 @@ def facts(job: Job, box: Snapshot) -> list[str]:
         ("reason", printable(reason_of(job) or "") or None),
         ("confined", confinement_trouble(job)),
         ("peak RAM", _peak(job)),
+        ("peak memory", None if job.peak_memory is None else f"{peak_size(job.peak_memory)} on a GPU"),
+        ("utilization", None if job.utilization is None else f"{number(job.utilization, '%')} on average"),
+        ("energy", None if job.energy is None else energy(job.energy)),
+        ("time limit", None if job.time_limit is None else duration(job.time_limit)),
+        ("idle release", None if job.idle_release is None else duration(job.idle_release)),
+        ("after", printable(", ".join(job.after)) or None),
+        ("after ok", printable(", ".join(job.after_ok)) or None),
         ("devices", on_devices(job, box).removeprefix("GPU ")),
+        ("asked by", printable(job.client) if job.client else None),
         ("directory", quote(job.directory) if job.directory else None),
         ("launch line", job.line),
         *((moment, told[moment]) for moment in ("created", "started", "ended")),
@@ -79,17 +87,17 @@ def _peak(job: Job) -> str | None:
 
 def document(
     jobs: Sequence[Job], unreadable: Sequence[Unreadable] = (), uses: Mapping[str, ClaimedUse] = NO_USES
-) -> dict[str, Any]:
+) -> Json:
     """Return the JSON of jobs: ISO 8601 times, null for unknown values. `uses` is by job id."""
     return JOBS.write(jobs=[_row(job, uses.get(job.id)) for job in jobs], unreadable=unreadable)
 
 
-def job_document(job: Job, use: ClaimedUse | None = None) -> dict[str, Any]:
+def job_document(job: Job, use: ClaimedUse | None = None) -> Json:
     """Return the JSON of one job."""
     return JOB.write(job=_row(job, use))
 
 
-def _row(job: Job, use: ClaimedUse | None) -> dict[str, Any]:
+def _row(job: Job, use: ClaimedUse | None) -> Json:
     return _JOB.write(
         job,
         environment=dict(job.changes),

@@ -19,15 +19,15 @@ from gputui.cli.common import (
     add_source_options,
     elsewhere,
     opened,
+    own_settings,
     parsed_by,
     print_json,
     print_line,
     say,
 )
 from gputui.cli.request_options import AUTO, DESTINATIONS, add_request_options, count, device_request
-from gputui.cli.rules import own_settings
 from gputui.inventory.light_dataclasses import fields, replace
-from gputui.launching.compose import launcher_of
+from gputui.launching.compose import why_not_on_machines
 from gputui.launching.environment_hints import THREADS, hints
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import VARIABLE, LaunchOptions, Option, table
@@ -41,7 +41,7 @@ def add_launch_options(parser: argparse.ArgumentParser, exclusive: bool = True) 
     """Add the options that select the devices and start the command. Without `exclusive`, `--gpus` and `-n`
     may be combined."""
     add_request_options(parser, exclusive)
-    how = parser.add_argument_group("how it is started")
+    how = parser.add_argument_group("how the command is started")
     how.add_argument(
         "--saved", metavar="NAME|N", help="start a saved launch instead of a command (see `gputui launches`)"
     )
@@ -72,7 +72,7 @@ def add_force(parser: argparse.ArgumentParser) -> None:
         "--force",
         action="store_true",
         help="use devices that somebody else has claimed or uses (if named, or if too few are free); start"
-        " also where no claim can be made; use other devices than the command itself names, if it can be"
+        " even if no claim can be made; override the devices that the command itself names, if it can be"
         " rewritten",
     )
 
@@ -126,17 +126,20 @@ def launch_request(args: argparse.Namespace, command: Sequence[str]) -> LaunchRe
         given["python"] = python_in_launch(args.python, args.directory)
     given = {name: value for name, value in given.items() if value != table()[name].default}
     options = replace(saved, additions=tuple(dict(additions).items()), **given)
-    placed = getattr(args, "form", "") == "sbatch" or getattr(args, "on", None) is not None
-    check_machines(options, placed or getattr(args, "held", False))
-    return LaunchRequest(options, device_request(args), model_request(args), args.threads == NEAR)
+    placed = getattr(args, "form", "") == "sbatch"
+    together = getattr(args, "held", False) or getattr(args, "on", None) is not None
+    check_machines(options, placed, together)
+    jobs = {name: getattr(args, name, None) for name in ("after", "after_ok")}
+    return LaunchRequest(options, device_request(args), model_request(args), args.threads == NEAR, **jobs)
 
 
-def check_machines(options: LaunchOptions, placed: bool) -> None:
-    """Raise WrongCallError for a command that cannot be started on that number of machines. With `placed` the
-    rendezvous need not be given."""
-    if options.nodes > 1 and options.command and launcher_of(options).name != "torchrun":
-        raise WrongCallError("only torchrun starts a command on several machines: add --launcher torchrun")
-    if options.nodes > 1 and not options.rendezvous and not placed:
+def check_machines(options: LaunchOptions, placed: bool = False, together: bool = False) -> None:
+    """Raise WrongCallError for a command that cannot be started on that number of machines. `together`:
+    gputui starts it on all of them, and numbers them. Then, or with `placed`, no rendezvous need be given."""
+    refused = why_not_on_machines(options, together) if options.nodes > 1 and options.command else None
+    if refused is not None:
+        raise WrongCallError(refused)
+    if options.nodes > 1 and not (options.rendezvous or placed or together):
         raise WrongCallError(f"--nodes {options.nodes} needs --rendezvous HOST, the first of the machines")
 
 
@@ -155,13 +158,14 @@ def as_given(request: LaunchRequest) -> argparse.Namespace:
     model = {each.name: getattr(request.model, each.name) for each in fields(ModelRequest)}
     devices["ignore_user"] = list(request.devices.ignore_user)
     env, near = list(request.options.additions), NEAR if request.near else None
-    return argparse.Namespace(**devices, **options, **model, env=env, threads=near)
+    jobs = {"after": request.after, "after_ok": request.after_ok}
+    return argparse.Namespace(**devices, **options, **model, **jobs, env=env, threads=near)
 
 
 def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[str, str]]) -> LaunchOptions:
     """The options of the launch that `--saved` names. Its number of devices applies unless the call gives
     devices."""
-    from gputui.launching.history import KeepError, again, found, missing
+    from gputui.launching.history import KeepError, again, find_launch, missing
     from gputui.launching.history_file import load
 
     if argv:
@@ -170,7 +174,7 @@ def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[
         known = load(os.environ)
     except KeepError as error:
         raise WrongCallError(str(error)) from None
-    place = found(known, args.saved)
+    place = find_launch(known, args.saved)
     if place is None:
         raise WrongCallError(f"no launch is saved as {args.saved!r}; `gputui launches` lists them")
     saved = known[place]
@@ -198,7 +202,7 @@ def remember_typed(options: LaunchOptions, count: int) -> None:
 
 def launch_of(asked: LaunchRequest, confine: Confine = "never") -> Launch:
     """The requested launch, on devices that are not held; its warnings and remarks are printed. Confinement
-    is proved anew where it is requested."""
+    is proved again where it is requested."""
     prepared = prepared_call(asked, confine=confine)
     allocation = allocated(prepared, holds=False, claims=False)
     return noted(prepared.launch(allocation, os.environ, again=confine != "never"))
@@ -271,8 +275,6 @@ def print_launch(launch: Launch, as_json: bool) -> None:
 
 def noted(launch: Launch) -> Launch:
     """Print the warnings and remarks of a launch, and return the launch."""
-    for warning in launch.warnings:
-        say(f"warning: {warning}")
-    for remark in launch.remarks:
-        say(f"note: {remark}")
+    for note in launch.notes:
+        say(note)
     return launch

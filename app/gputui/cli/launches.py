@@ -18,7 +18,7 @@ from gputui.cli.common import (
 )
 from gputui.inventory.columns import printed
 from gputui.inventory.typed_json import Document
-from gputui.launching.history import KeepError, Launches, check_name, found, launch_columns, named
+from gputui.launching.history import KeepError, Launches, check_name, find_launch, launch_columns, named
 from gputui.launching.history_file import ROW, change, load, row
 
 LAUNCHES = Document("launches", launches=ROW.list)
@@ -36,7 +36,7 @@ def parser() -> Parser:
     made.add_argument(
         "name", nargs="?", metavar="NAME", help="its new name; without one, the name is removed"
     )
-    made.add_argument("--json", action="store_true", help="print all that is saved, as JSON")
+    made.add_argument("--json", action="store_true", help="print all saved launches as JSON")
     return made
 
 
@@ -63,7 +63,7 @@ def _changed(what: str, which: str, name: str | None) -> Callable[[Launches], La
     """Return the function that changes the launches under the lock of their file."""
 
     def how(now: Launches) -> Launches:
-        place = found(now, which)
+        place = find_launch(now, which)
         if place is None:
             raise WrongCallError(f"no launch is saved as {which!r}; `gputui launches` lists them")
         return named(now, place, name) if what == "name" else (*now[:place], *now[place + 1 :])

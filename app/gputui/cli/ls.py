@@ -15,13 +15,14 @@ from gputui.cli.common import (
     duration_type,
     opened,
     output_width,
+    own_settings,
     print_line,
     print_lines,
+    read_with_past,
     starting_nothing,
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.ls_text import coloured, document_text, table
-from gputui.cli.rules import rules_of
 from gputui.inventory.text_table import cut
 from gputui.sources.source import INTERVALS, Want
 
@@ -40,26 +41,27 @@ def parser() -> Parser:
     form.add_argument(
         "--format",
         metavar="TEXT",
-        help="print one line for a status bar, as '{free}/{total} free' (a wrong field lists all)",
+        help="print one line for a status bar, such as '{free}/{total} free' (an unknown field"
+        " lists all fields)",
     )
     made.add_argument(
         "--details", action="store_true", help="also show clocks, links, errors, and the load of each process"
     )
     made.add_argument(
-        "--slurm", action="store_true", help="the nodes of Slurm instead: devices, state, and your jobs"
+        "--slurm", action="store_true", help="show Slurm's nodes instead: devices, state, and your jobs"
     )
     made.add_argument(
         "--ray",
         nargs="?",
         const="",
         metavar="HOST:PORT",
-        help="also what Ray counts here, and where that differs (dashboard: by default 127.0.0.1:8265)",
+        help="also show what Ray counts here, and where it differs (dashboard: by default 127.0.0.1:8265)",
     )
     made.add_argument(
         "--follow",
         action="store_true",
-        help="go on until standard input ends or Ctrl-C: a line for each device whose state changes, as a"
-        " screen reader can read it; with --json a document a line, at the pace of --interval",
+        help="continue until Ctrl-C or the end of standard input: print a line whenever the state of a device"
+        " changes, for logs and screen readers; with --json, one document per line, every --interval",
     )
     made.add_argument(
         "--interval",
@@ -75,27 +77,29 @@ def parser() -> Parser:
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
     if args.follow and (args.details or args.format is not None):
-        raise WrongCallError("--follow does not go with --details or --format")
+        raise WrongCallError("--follow cannot be used with --details or --format")
     if args.follow and args.hosts is not None and not args.json:
-        raise WrongCallError("--follow of other boxes needs --json")
+        raise WrongCallError("--follow with --hosts needs --json")
     if args.interval is not None and not args.follow:
-        raise WrongCallError("--interval goes with --follow")
+        raise WrongCallError("--interval needs --follow")
     if args.slurm:
         others = [args.details, args.format, args.follow, args.hosts, args.ray, args.recording, args.root]
         if any(each not in (None, False) for each in others):
-            raise WrongCallError("--slurm shows Slurm's nodes: nothing but --json and --demo goes with it")
+            raise WrongCallError("--slurm shows Slurm's nodes: only --json and --demo can be used with it")
         from gputui.cli.ls_slurm import list_nodes
 
         return list_nodes(args.json, output_width(), args.demo is not None)
     if args.ray is not None:
         if args.follow or any(each is not None for each in (args.format, args.hosts)):
-            raise WrongCallError("--ray is for one reading of this machine: --json and --details go with it")
+            raise WrongCallError(
+                "--ray is for one reading of this machine: only --json and --details can be used with it"
+            )
         from gputui.cli.ls_ray import asked, ray_document, ray_text
 
         ray = asked(args.ray)
     if args.hosts is not None:
         if args.format is not None:
-            raise WrongCallError("--format is for this machine: --hosts has the table and JSON")
+            raise WrongCallError("--format cannot be used with --hosts, which prints a table or JSON")
         from gputui.cli.boxes import list_boxes
 
         return list_boxes(args)
@@ -104,8 +108,10 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.format is not None:
         return _status_line(args)
     with opened(args) as source:
-        snapshot = source.read(Want.ALL | Want.DETAILS | Want.HOST if args.details else Want.ALL)
-    judged = verdicts(snapshot, rules_of(None))
+        # The host's memory is that of a device without its own.
+        want = Want.ALL | Want.HOST | (Want.DETAILS if args.details else Want(0))
+        snapshot = read_with_past(source, want)
+    judged = verdicts(snapshot, own_settings().rules)
     if args.json:
         more = {} if args.ray is None else {"ray": ray_document(ray, snapshot, judged)}
         print(document_text(snapshot, judged, args.details, more))
@@ -124,18 +130,18 @@ def _status_line(args: argparse.Namespace) -> int:
     from gputui.cli.status_line import fields_of, status_line
 
     if args.details:
-        raise WrongCallError("--details is for the table and for JSON")
+        raise WrongCallError("--details is for the table and JSON")
     fields_of(args.format)
     # A status bar calls this every few seconds, and it needs neither links nor the CPUs near each device.
     with opened(args) as source:
         snapshot = source.read(Want.MONITOR | Want.MODES | Want.QUEUE | Want.HOST)
-    print_line(status_line(args.format, snapshot, verdicts(snapshot, rules_of(None))))
+    print_line(status_line(args.format, snapshot, verdicts(snapshot, own_settings().rules)))
     return DONE
 
 
 def _follow(args: argparse.Namespace) -> int:
     from gputui.cli.ls_follow import INTERVAL, Changes, Documents, follow
 
-    rules = rules_of(None)
+    rules = own_settings().rules
     source = named_source(args.demo, args.recording, args.root)
     return follow(source, (Documents if args.json else Changes)(rules), args.interval or INTERVAL)

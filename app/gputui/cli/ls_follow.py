@@ -29,7 +29,7 @@ _LONGEST_LINE = 4096
 
 
 class Texts(Protocol):
-    """What is printed of a reading, and of one that failed; "" for nothing."""
+    """The text that is printed for a reading, and for one that failed; "" for nothing."""
 
     def of(self, snapshot: Snapshot) -> str:
         """Return the line or lines of a reading."""
@@ -74,7 +74,7 @@ class Changes:
                 lines.append(f"GPU {label} {printable(state_and_reason(verdict, now))}")
         gone = [str(facts[0]) for key, facts in self._before.items() if key not in there]
         self._before = there
-        return _timed([*lines, *(f"GPU {label} is not present any more" for label in gone)])
+        return _timed([*lines, *(f"GPU {label} is no longer present" for label in gone)])
 
     def failed(self, why: str) -> str:
         before, self._trouble = self._trouble, why

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
-from gputui.choosing.verdict import Verdict
+from gputui.choosing.verdict import Verdicts
 from gputui.cli.common import WrongCallError
 from gputui.cli.status_line import Figures
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import UNKNOWN, printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.typed_json import View
+from gputui.inventory.typed_json import Json, View
 from gputui.sources.ray import RayNode, address_of, read_nodes
 
 Kind = Literal["absent", "idle", "unasked", "taken"]
@@ -75,7 +75,7 @@ def asked(text: str) -> Ray:
     return Ray(f"{host}:{port}", read_nodes(host, port))
 
 
-def counts(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> Counts | None:
+def counts(ray: Ray, box: Snapshot, judged: Verdicts) -> Counts | None:
     """Return both counts; None where none of Ray's nodes is this machine."""
     nodes = _here(ray, box)
     if not nodes:
@@ -119,7 +119,7 @@ def _here(ray: Ray, box: Snapshot) -> list[RayNode]:
     return [node for node in ray.nodes if node.host is not None and node.host == box.host.name]
 
 
-def _to_be_had(device: Device, box: Snapshot, judged: Mapping[str, Verdict]) -> bool:
+def _to_be_had(device: Device, box: Snapshot, judged: Verdicts) -> bool:
     """Whether Ray can use the device for a task: it is free, or the claim is Ray's own (`ray start`)."""
     verdict = judged[device.key]
     if verdict.state != "claimed":
@@ -132,7 +132,7 @@ def _amount(value: float) -> str:
     return f"{value:g}"
 
 
-def ray_text(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> list[str]:
+def ray_text(ray: Ray, box: Snapshot, judged: Verdicts) -> list[str]:
     """Return a line with both counts, and one for each difference."""
     found = counts(ray, box, judged)
     if found is None:
@@ -148,7 +148,7 @@ def ray_text(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> list[str
     return [head, *(f"  {each.text}" for each in found.differences)]
 
 
-def ray_document(ray: Ray, box: Snapshot, judged: Mapping[str, Verdict]) -> dict[str, Any]:
+def ray_document(ray: Ray, box: Snapshot, judged: Verdicts) -> Json:
     """Return the same as JSON-ready values."""
     found, here = counts(ray, box, judged), _here(ray, box)
     return RAY.write(ray, nodes=[_NODE.write(each, here=each in here) for each in ray.nodes], here=found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from gputui.choosing.verdict import State
 from gputui.cli.boxes import entry
@@ -15,7 +14,7 @@ from gputui.inventory.document import to_document
 from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.text_table import cut
-from gputui.inventory.typed_json import SCHEMA, OrNull, View
+from gputui.inventory.typed_json import SCHEMA, Json, OrNull, View
 from gputui.sources.simulated.boxes import simulated_cluster
 from gputui.sources.slurm.cluster import Cluster, Gpus, Job, Node, Partition, free_of
 from gputui.sources.slurm.places import JOBS, NOTE, PARTITIONS, PLACE, PLACE_FACTS, places_of_nodes
@@ -49,7 +48,7 @@ def list_nodes(as_json: bool, width: int | None, demo: bool) -> int:
     return DONE
 
 
-def document(cluster: Cluster, now: float) -> dict[str, Any]:
+def document(cluster: Cluster, now: float) -> Json:
     """Return the nodes as JSON-ready values: each as a box in `ls --json`, with further facts from Slurm."""
     return {
         "schema": SCHEMA,
@@ -60,7 +59,7 @@ def document(cluster: Cluster, now: float) -> dict[str, Any]:
     }
 
 
-def _box(node: Node, cluster: Cluster, now: float) -> dict[str, Any]:
+def _box(node: Node, cluster: Cluster, now: float) -> Json:
     devices = tuple(
         Device(index=index, uuid="", name=kind or None) for index, kind in enumerate(node.device_types())
     )
@@ -86,11 +85,11 @@ def _state(index: int, node: Node, used: Collection[int] | None, jobs: Sequence[
     if used is None:
         return "unknown", "Slurm reports how many are in use here, but not which"
     if index in used:
-        return "busy", "a Slurm job has it"
+        return "busy", "in use by a Slurm job"
     if not node.usable:
         why = f"{node.state} ({printable(node.reason)})" if node.reason else node.state
         return "unknown", f"Slurm starts nothing here: {why}"
-    return "free", "no Slurm job has it"
+    return "free", "no Slurm job uses it"
 
 
 def table(cluster: Cluster, width: int | None) -> str:

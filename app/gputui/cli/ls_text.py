@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from gputui.choosing.device_columns import device_columns
-from gputui.choosing.verdict import GLYPHS, State, Verdict
+from gputui.choosing.verdict import GLYPHS, Shown, Verdict
 from gputui.choosing.verdict_text import brief, for_document, reason
 from gputui.inventory.columns import printed
 from gputui.inventory.formatting import UNKNOWN, printable
@@ -16,9 +16,10 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import cut
 from gputui.system import terminal_abilities
 
-_COLOURS: dict[State, int] = {
+_COLOURS: dict[Shown, int] = {
     "free": 32,
     "busy": 31,
+    "idle": 33,
     "held": 33,
     "claimed": 35,
     "cooling": 36,
@@ -62,11 +63,11 @@ def table(snapshot: Snapshot, judged: dict[str, Verdict], width: int | None, col
     for place, (device, text) in enumerate(both):
         if device.apart is not None and place > 0 and both[place - 1][0].apart is None:
             lines.append("  not offered:")
-        verdict = judged[device.key]
+        shown = judged[device.key].shown
         line = cut(f"  {text}", width)
         if colour:
-            head, glyph, tail = line.partition(GLYPHS[verdict.state])
-            line = f"{head}\x1b[{_COLOURS[verdict.state]}m{glyph}\x1b[0m{tail}"
+            head, glyph, tail = line.partition(GLYPHS[shown])
+            line = f"{head}\x1b[{_COLOURS[shown]}m{glyph}\x1b[0m{tail}"
         lines.append(line)
     lines += [f"  {printable(error)}" for error in snapshot.errors]
     if not snapshot.devices:
@@ -76,7 +77,7 @@ def table(snapshot: Snapshot, judged: dict[str, Verdict], width: int | None, col
 
 def _state_and_why(verdict: Verdict, now: float) -> str:
     """Return "busy    mira is running python (pid 4242), 3h", with one reason per line."""
-    return f"{verdict.state:<7} {reason(verdict, now)}"
+    return f"{verdict.shown:<7} {reason(verdict, now)}"
 
 
 def heading(snapshot: Snapshot) -> str:

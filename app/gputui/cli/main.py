@@ -72,8 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.name not in _OF_UNIX:
             raise
         print(
-            f"gputui: this needs Linux, also in WSL: Python has no module {error.name} here. What works"
-            " everywhere: `gputui --version`, `gputui docs`, `gputui topo --demo`",
+            f"gputui: this needs Linux (or WSL): Python has no module {error.name} here; `gputui --version`,"
+            " `gputui docs` and `gputui topo --demo` work everywhere",
             file=sys.stderr,
         )
         return 3

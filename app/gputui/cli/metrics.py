@@ -7,23 +7,26 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from gputui.choosing.idleness import idle_seconds
+from gputui.choosing.state_times import Watch
 from gputui.choosing.verdict import verdicts
 from gputui.cli.common import (
     DONE,
     Parser,
-    WrongCallError,
     add_source_options,
     elsewhere,
     opened,
+    own_settings,
     say,
     starting_nothing,
+    write_file,
 )
 from gputui.cli.job_mapping import VARIABLE, read_jobs, with_own_jobs, write_jobs
 from gputui.cli.metrics_text import metrics_text
-from gputui.cli.rules import rules_of
+from gputui.inventory.formatting import is_digits
 from gputui.sources.source import Source, Want
 
-_WANTED = Want.MONITOR | Want.MODES | Want.QUEUE | Want.DETAILS
+_WANTED = Want.MONITOR | Want.MODES | Want.QUEUE | Want.DETAILS | Want.NODES
 
 
 def parser() -> Parser:
@@ -44,7 +47,7 @@ def parser() -> Parser:
         "--serve",
         type=_address,
         metavar="ADDR:PORT",
-        help="answer over HTTP until Ctrl-C; a PORT alone is on the loopback",
+        help="answer over HTTP until Ctrl-C; a PORT alone is on the loopback interface",
     )
     add_source_options(made)
     return made
@@ -53,14 +56,14 @@ def parser() -> Parser:
 def _address(text: str) -> tuple[str, int]:
     """Parse an address and a port: "9400", "127.0.0.1:9400", "[::1]:9400"."""
     address, colon, port = text.rpartition(":")
-    if not (port.isascii() and port.isdigit() and int(port) < 65536) or (colon and not address):
+    if not (is_digits(port) and int(port) < 65536) or (colon and not address):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not ADDR:PORT (9400 is on the loopback, 0.0.0.0:9400 on every address)"
+            f"{text!r} is not ADDR:PORT (9400 is on the loopback interface, 0.0.0.0:9400 on every address)"
         )
     if address.startswith("[") and address.endswith("]"):
         address = address[1:-1]
     elif ":" in address:
-        raise argparse.ArgumentTypeError(f"{text!r}: an IPv6 address stands in brackets, [::1]:9400")
+        raise argparse.ArgumentTypeError(f"{text!r}: write an IPv6 address in brackets: [::1]:9400")
     return address or "127.0.0.1", int(port)
 
 
@@ -75,20 +78,24 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         if args.output is None:
             print(text(), end="")
         else:
-            _write(args.output, text())
+            write_file(args.output, text().encode())
     return DONE
 
 
 def _texts(source: Source, args: argparse.Namespace) -> Callable[[], str]:
     """Return the function that reads the box and returns its metrics as text."""
-    rules = rules_of(None)
+    rules = own_settings().rules
     named = os.environ.get(VARIABLE)
     folder = None if not named or elsewhere(args) else Path(named)
     publishes = args.output is not None or args.serve is not None
     said: set[str] = set()
+    watch = Watch()
 
     def text() -> str:
+        nonlocal watch
         snapshot = source.read(_WANTED)
+        judged = verdicts(snapshot, rules)
+        watch = watch.after(snapshot, judged)
         jobs: dict[str, tuple[str, ...]] = {}
         if folder is not None:
             try:
@@ -101,15 +108,8 @@ def _texts(source: Source, args: argparse.Namespace) -> Callable[[], str]:
                 if message not in said:
                     said.add(message)
                     say(message)
-        return metrics_text(snapshot, verdicts(snapshot, rules), jobs)
+        # (One reading does not show since when.)
+        idle = idle_seconds(watch, snapshot) if args.serve is not None else None
+        return metrics_text(snapshot, judged, jobs, idle)
 
     return text
-
-
-def _write(name: str, text: str) -> None:
-    from gputui.system.files import write_result
-
-    try:
-        write_result(Path(name), text.encode())
-    except OSError as error:
-        raise WrongCallError(f"cannot write {name!r}: {error.strerror}") from None

@@ -2,8 +2,8 @@
 
 Claims, queue, job and log belong to the box: gputui there executes the call, and its output, messages and
 status become those of this call. For several boxes at the same time (torchrun), each box claims its devices
-first (run_held.py), and nothing starts unless all have theirs; then each receives the place where the
-machines meet.
+first (run_held.py), and nothing starts unless all have theirs; then each receives the rendezvous
+address.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from gputui.allocating.errors import NotEnoughError
 from gputui.choosing.named_devices import NONE
@@ -40,14 +40,15 @@ from gputui.cli.common import (
     say,
 )
 from gputui.cli.hosts_options import all_boxes, box_named, boxes_named, way
-from gputui.cli.job_output import PrefixedOutput, write
+from gputui.cli.job_output import PrefixedOutput, say_how_to_come_back, write
 from gputui.cli.launch_call import check_machines, prepared_call
 from gputui.cli.run_held import reached
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.inventory.typed_json import loads_of_others, within
+from gputui.inventory.typed_json import Json, loads_of_others, within
 from gputui.jobs.record import JOB_ID
 from gputui.jobs.store import Stored
+from gputui.launching.compose import launcher_of
 from gputui.requesting.launch_request import LaunchRequest, sent
 from gputui.sources.hosts.alias import ANYWHERE
 from gputui.sources.hosts.calls import PATIENCE, ask, cannot_start, connect, of_each
@@ -56,33 +57,35 @@ from gputui.sources.hosts.sent_core import digest
 from gputui.sources.hosts.session import Answer, Session
 from gputui.sources.hosts.ssh import LOST, Trouble, Way, ssh_argv
 from gputui.sources.source import NoSourceError, UnreachableError
+from gputui.system.terminal_abilities import is_terminal
 from gputui.system.trust import who_can_change
 
 _LONGEST_LINE = 64 * 1024
-_JOB_ID = 64
 _STARTS_WITHIN = 60.0
 """Seconds that a box may take to start its job."""
 _LEAVES = 3
-"""The number of Ctrl-C within `_LEAVES_WITHIN` seconds that leaves a job whose box may never answer."""
+"""So many presses of Ctrl-C within `_LEAVES_WITHIN` seconds leave a job whose box may never answer."""
 _LEAVES_WITHIN = 2.0
 
 
 def run_on(args: argparse.Namespace, asked: LaunchRequest) -> int:
     """Start the command on the boxes of `--on`. Returns the command's own status, of several boxes the first
     that is not 0; 3 where a box cannot be reached, 4 where a box has too few devices, 255 where a connection
-    is lost on the way (the job goes on)."""
+    is lost on the way (the job keeps running)."""
     if elsewhere(asked.devices):
-        raise WrongCallError("--demo, --from and --root do not go with --on")
+        raise WrongCallError("--demo, --from and --root cannot be used with --on")
     counts = {} if args.on == ANYWHERE else _counts(args.on)
+    if asked.awaited and len(counts) != 1:
+        raise WrongCallError(f"--after names jobs of one box: it cannot be used with --on {args.on}")
     devices = asked.devices
     said = devices.auto or devices.count is not None or devices.names is not None
     if len(counts) > 1:
         if args.json:
-            raise WrongCallError("--json goes with one box: each of several has a launch of its own")
+            raise WrongCallError("--json cannot be used with several boxes: each has a launch of its own")
         _check(asked, counts, said)
         asked = replace(asked, options=replace(asked.options, nodes=len(counts)))
     elif any(counts.values()) and said:
-        raise WrongCallError(f"--on {args.on} already says how many devices")
+        raise WrongCallError(f"--on {args.on} already gives the number of devices")
     call = _Call(args, *in_this_directory(asked))
     calls = {box: call.counting(count) for box, count in counts.items()}
     try:
@@ -91,7 +94,9 @@ def run_on(args: argparse.Namespace, asked: LaunchRequest) -> int:
         if len(calls) > 1:
             return _together(args, calls)
         ((box, call),) = calls.items()
-        return _on(box, call)
+        # There, BOX:ID is ID.
+        after, good = (jobs and jobs.replace(f"{box}:", "") for jobs in (asked.after, asked.after_ok))
+        return _on(box, replace(call, asked=replace(call.asked, after=after, after_ok=good)))
     except ValueError as error:
         raise WrongCallError(str(error)) from None
 
@@ -183,11 +188,11 @@ def _on_the_best(call: _Call) -> int:
         answer = _asked_to_start(box, call.words("--detach"), how)
         if answer.status != NOT_ENOUGH:
             break
-        why = f"{box} has them no longer: {answer.reason}"
+        why = f"{box} no longer has them: {answer.reason}"
         if next_best is None:
             tried = f"; tried {', '.join(boxes)}" if len(boxes) > 1 else ""
             raise NotEnoughError(f"{why}{tried}")
-        say(f"on {next_best}, as {why}")
+        say(f"on {next_best}, because {why}")
     if answer.status is None or (args.detach and not args.dry_run):
         return _tell_started(answer, args.quiet, args.json)
     _tell_said(answer, args.quiet or args.dry_run)
@@ -196,20 +201,20 @@ def _on_the_best(call: _Call) -> int:
         return answer.status
     job = _job_of(answer)
     if not args.quiet:
-        _say_how_to_come_back([job])
+        say_how_to_come_back([job])
     try:
         return _shown(box, ("jobs", "attach", job.partition(":")[2]), how, answer.own, True)
     except NoSourceError as error:
-        say(f"{error}; the job goes on: `gputui jobs attach {job}` returns to it")
+        say(f"{error}; the job keeps running: `gputui jobs attach {job}` returns to it")
         return LOST
 
 
 def _picking(asked: LaunchRequest) -> list[str]:
     """The arguments of `pick` that find a set of devices as the call needs it."""
     if asked.devices.names is not None:
-        raise WrongCallError(f"--gpus names devices of one box: --on {ANYWHERE} takes -n")
+        raise WrongCallError(f"--gpus names devices of one box; with --on {ANYWHERE}, use -n")
     if asked.devices.wait is not None:
-        raise WrongCallError(f"--wait waits in the line of one box: it does not go with --on {ANYWHERE}")
+        raise WrongCallError(f"--wait cannot be used with --on {ANYWHERE}: it waits in the queue of one box")
     prepared = prepared_call(asked, confine="never")
     count = prepared.request.count
     if count is None:
@@ -246,12 +251,12 @@ def act(action: str, ids: Sequence[str], words: Sequence[str], jobs: Stored) -> 
 
 
 def _with_prompts() -> Way:
-    return way(prompts=sys.stdin is not None and sys.stdin.isatty())
+    return way(prompts=is_terminal(sys.stdin))
 
 
 def on_a_terminal() -> bool:
     """Whether both standard input and standard output are a terminal."""
-    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+    return is_terminal(sys.stdin) and is_terminal(sys.stdout)
 
 
 def _reached(box: str, how: Way, words: Sequence[str] = ("--version",)) -> bool:
@@ -321,10 +326,10 @@ def _job_of(answer: Answer) -> str:
     return f"{answer.alias}:{job}"
 
 
-def _document_of(answer: Answer) -> dict[str, Any]:
+def _document_of(answer: Answer) -> Json:
     """The same as JSON: the job with BOX:ID as its id, or the failure. Raises NoSourceError."""
     try:
-        document: dict[str, Any] = loads_of_others(answer.out)
+        document: Json = loads_of_others(answer.out)
         if answer.status == DONE:
             job = within(document, "job")
             job["id"] = f"{answer.alias}:{JOB_ID.read(within(job, 'id'))}"
@@ -342,17 +347,10 @@ def _unreadable(answer: Answer) -> NoSourceError:
 
 def _job_id(said: bytes) -> str | None:
     """The ID of a job in the answer of a box, None where it is not an ID."""
-    job = said.decode(errors="replace").strip()
-    return job if job.isascii() and job.isalnum() and len(job) <= _JOB_ID else None
-
-
-def _say_how_to_come_back(jobs: Sequence[str]) -> None:
-    one = len(jobs) == 1
-    if jobs:
-        say(
-            f"{' and '.join(jobs)}: {'it keeps' if one else 'they keep'} running without this terminal;"
-            f" `gputui jobs attach {jobs[0] if one else 'BOX:ID'}` returns to {'it' if one else 'one'}"
-        )
+    try:
+        return str(JOB_ID.read(said.decode(errors="replace").strip()))
+    except ValueError:
+        return None
 
 
 def _shown(box: str, call: Sequence[str], how: Way, own: bool, in_terminal: bool, to_job: bool = True) -> int:
@@ -367,7 +365,7 @@ def _shown(box: str, call: Sequence[str], how: Way, own: bool, in_terminal: bool
     with _ctrl_c(session) if to_job else contextlib.nullcontext():
         try:
             write(_output(session))
-            return _status(session, f"; the job goes on (`gputui jobs --hosts {box}`)")
+            return _status(session, f"; the job keeps running (`gputui jobs --hosts {box}`)")
         finally:
             session.close()
 
@@ -436,7 +434,7 @@ def _status(session: Session, goes_on: str) -> int:
     _check_ran(answer)
     _pass_on(answer.alias, session.new_messages())
     if answer.status is None:
-        say(f"{answer.alias}: the connection is lost{goes_on}")
+        say(f"{answer.alias}: the connection was lost{goes_on}")
         return LOST
     return answer.status
 
@@ -481,24 +479,29 @@ class _Box:
         for data in _output(self.session):
             output.write(self.name, data)
         output.write(self.name, b"", final=True)
-        return _status(self.session, f"; job {self.name}:{self.job} goes on" if self.job else "")
+        return _status(self.session, f"; job {self.name}:{self.job} keeps running" if self.job else "")
 
 
 def _check(asked: LaunchRequest, counts: Mapping[str, int | None], said: bool) -> None:
     """Raise WrongCallError for a request that several boxes cannot meet together. `said`: the call itself
     gives the devices or their number."""
     if asked.devices.names not in (None, NONE):
-        raise WrongCallError("--gpus names devices of one box: --on several takes -n")
+        raise WrongCallError("--gpus names devices of one box; with several boxes, use -n")
     if asked.devices.wait is not None:
         raise WrongCallError(
-            "--wait does not go with several boxes: each has a queue of its own, and the first whose turn"
+            "--wait cannot be used with several boxes: each has a queue of its own, and the first whose turn"
             " comes would keep its devices idle until the others follow"
         )
     if said and any(counts.values()):
-        raise WrongCallError("BOX:N already says how many devices")
+        raise WrongCallError("BOX:N already gives the number of devices")
     if asked.options.nodes not in (1, len(counts)):
-        raise WrongCallError(f"--nodes {asked.options.nodes}, and --on names {len(counts)} boxes")
-    check_machines(replace(asked.options, nodes=len(counts)), placed=True)
+        raise WrongCallError(
+            f"--nodes {asked.options.nodes} contradicts --on, which names {len(counts)} boxes"
+        )
+    options = replace(asked.options, nodes=len(counts))
+    check_machines(options, together=True)
+    if len(set(counts.values())) > 1 and launcher_of(options).name != "torchrun":
+        raise WrongCallError("only torchrun starts another number of processes on each box: give one -n")
 
 
 def _together(args: argparse.Namespace, calls: Mapping[str, _Call]) -> int:
@@ -570,17 +573,19 @@ def _refused(session: Session) -> Answer:
 
 
 def _place(boxes: Sequence[_Box]) -> str:
-    """HOST:PORT where the machines meet: the first box, at the address that the connection used. Raises
+    """HOST:PORT of the rendezvous: the first box, at the address that the connection used. Raises
     WrongCallError."""
     first, *others = boxes
     loops = [box.address is not None and ipaddress.ip_address(box.address).is_loopback for box in boxes]
     if first.address is None or first.port is None:
-        raise WrongCallError(f"the address of {first.name} is not known: --rendezvous HOST[:PORT] says it")
+        raise WrongCallError(
+            f"the address of {first.name} is not known; give it with --rendezvous HOST[:PORT]"
+        )
     if loops[0] and not all(loops[1:]):
         names = ", ".join(box.name for box in others)
         raise WrongCallError(
-            f"{first.name} is reached as {first.address}, which is not an address for {names}:"
-            " --rendezvous HOST[:PORT] says one"
+            f"{first.name} is reached as {first.address}, which {names} cannot reach;"
+            " give another address with --rendezvous HOST[:PORT]"
         )
     return f"[{first.address}]:{first.port}" if ":" in first.address else f"{first.address}:{first.port}"
 
@@ -588,8 +593,8 @@ def _place(boxes: Sequence[_Box]) -> str:
 def _started(args: argparse.Namespace, boxes: Sequence[_Box], place: str, how: Way) -> int:
     """Tell all boxes to start, and follow them. Returns the status."""
     meeting = f"gputui{secrets.token_hex(4)}"
-    for box in boxes:
-        said = {"rendezvous": place, "id": meeting, "first": box is boxes[0]}
+    for rank, box in enumerate(boxes):
+        said = {"rendezvous": place, "id": meeting, "first": rank == 0, "rank": rank}
         _tell(box.session, line=json.dumps(said).encode())
     output = PrefixedOutput(box.name for box in boxes)
     if args.dry_run:
@@ -600,7 +605,7 @@ def _started(args: argparse.Namespace, boxes: Sequence[_Box], place: str, how: W
         _pass_on(box.name, box.session.new_messages())
     jobs = [f"{box.name}:{box.job}" for box in boxes if box.job]
     if not args.detach and not args.quiet:
-        _say_how_to_come_back(jobs)
+        say_how_to_come_back(jobs)
     status = _follow(boxes, output, how, args.detach)
     if args.detach and status == DONE:
         print_line("\n".join(jobs))
@@ -646,7 +651,7 @@ def _follow(boxes: Sequence[_Box], output: PrefixedOutput, how: Way, detach: boo
             first = status
             others = [each for each in boxes if each is not box] if detach else left
             if status != LOST and others:
-                say(f"{box.name} has ended with status {status}: the others are stopped")
+                say(f"{box.name} has ended with status {status}; the others are stopped")
                 _stop(others, how)
     return first
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from gputui.choosing.claimed_use import ClaimedUse
+from gputui.choosing.idleness import known_idle
 from gputui.choosing.people import Holding, Person, people
 from gputui.choosing.verdict import Verdict, verdicts
 from gputui.choosing.verdict_text import job_claimed_and_runs_on, reason, user_name
@@ -15,14 +16,15 @@ from gputui.cli.common import (
     Parser,
     add_source_options,
     opened,
+    own_settings,
     print_json,
     print_lines,
+    read_with_past,
     say,
     starting_nothing,
 )
-from gputui.cli.rules import rules_of
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import UNKNOWN, age, printable, size
+from gputui.inventory.formatting import UNKNOWN, age, by, duration, printable, size
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import Document, Form, Moment, OrNull, View
@@ -36,7 +38,7 @@ _HOLDING = View(
 _USE = View(ClaimedUse, "job pid claimed runs_on=used outside")
 _PERSON = View(
     Person,
-    "user memory since devices=holdings claims unclaimed_uses",
+    "user memory since devices=holdings claims unclaimed_uses clients",
     since=Moment | None,
     devices=_HOLDING.list,
     unclaimed_uses=_USE.list,
@@ -60,10 +62,11 @@ def parser() -> Parser:
 
 def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     args = starting_nothing(parser(), words, command)
+    rules = own_settings().rules
     with opened(args) as source:
-        snapshot = source.read(Want.ALL & ~(Want.LINKS | Want.TOPOLOGY))
-    found = people(snapshot)
-    judged = verdicts(snapshot, rules_of(None))
+        snapshot = read_with_past(source, Want.ALL & ~Want.WIRING)
+    found = people(snapshot, known_idle(snapshot), rules.idle)
+    judged = verdicts(snapshot, rules)
     held = [device for device in snapshot.devices if judged[device.key].state == "held"]
     if args.json:
         print_json(PEOPLE.write(time=snapshot.time, people=found, held=held))
@@ -79,16 +82,28 @@ def _lines(
 ) -> list[str]:
     now = snapshot.time or time.time()
     rows = [("USER", "GPUS", "MEMORY", "FOR", "WITH")]
-    for person in found:
-        labels = [snapshot.label(holding.device) for holding in person.holdings]
+    # Who may be asked for a device comes first.
+    for person in sorted(found, key=lambda person: not person.idle):
+        labels = [
+            snapshot.label(each.device) + f" (idle {duration(each.idle or 0)})" * (each in person.idle)
+            for each in person.holdings
+        ]
         labels += [f"{snapshot.label(device)} (claimed)" for device in person.claims]
         main = max((each.main for each in person.holdings), key=lambda p: p.memory or 0, default=None)
         command = (main.command or main.note or UNKNOWN) if main else UNKNOWN
+        if main and main.container:
+            command += f" ({main.container})"
         memory = size(person.memory) if person.memory else UNKNOWN
         # Jobs that run on unclaimed devices are shown before the command.
         uses = "".join(f"({job_claimed_and_runs_on(use, snapshot)}) " for use in person.unclaimed_uses)
         rows.append(
-            (user_name(person), ",".join(labels), memory, age(person.since, now), uses + printable(command))
+            (
+                user_name(person),
+                ",".join(labels),
+                memory,
+                age(person.since, now),
+                uses + printable(command) + by(", ".join(person.clients)),
+            )
         )
     for device in held:
         why, memory = reason(judged[device.key], now), size(device.memory_used or 0)

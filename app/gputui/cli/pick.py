@@ -7,10 +7,17 @@ from collections.abc import Sequence
 
 from gputui.allocating.allocate import allocate
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import DONE, Parser, add_source_options, opened, print_json, starting_nothing
+from gputui.cli.common import (
+    DONE,
+    Parser,
+    add_source_options,
+    opened,
+    own_settings,
+    print_json,
+    starting_nothing,
+)
 from gputui.cli.hosts_options import add_hosts_option
-from gputui.cli.request_options import add_request_options, add_wait_option, device_request, memory, percent
-from gputui.cli.rules import own_settings
+from gputui.cli.request_options import add_request_options, add_wait_option, device_request
 from gputui.sources.source import Want
 
 
@@ -31,13 +38,11 @@ def parser() -> Parser:
         default="index",
         help="name the devices by index (default) or UUID",
     )
-    made.add_argument("--min-free", type=memory, metavar="SIZE", help="minimum free memory (20G)")
-    made.add_argument("--max-util", type=percent, metavar="PCT", help="maximum utilization")
     add_wait_option(made)
     made.add_argument(
         "--force",
         action="store_true",
-        help="print devices that somebody else uses or has claimed, too, if named or if too few are free",
+        help="also print devices that somebody else uses or has claimed, if named or if too few are free",
     )
     form = made.add_mutually_exclusive_group()
     form.add_argument(
@@ -89,14 +94,5 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
         print(Launch((), allocation.changes(os.environ, args.ids)).line)
     else:
-        from gputui.inventory.document import PICK, picked
-
-        document = PICK.write(
-            devices=[*map(picked, devices)],
-            environment=dict(allocation.visibility.changes(devices, args.ids)),
-            weakest_link=allocation.weakest_link,
-            reason=allocation.reason,
-            ids=allocation.visibility.identifiers(devices, args.ids),
-        )
-        print_json(document)
+        print_json(allocation.document(args.ids))
     return DONE

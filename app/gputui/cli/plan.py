@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from gputui.allocating.device_request import DeviceRequest
+from gputui.choosing.bandwidth import Rates
 from gputui.choosing.grouping import ALL_REDUCE
 from gputui.cli.common import (
     CHECK_FAILED,
@@ -15,6 +18,7 @@ from gputui.cli.common import (
     WrongCallError,
     elsewhere,
     output_width,
+    parsed_by,
     print_json,
     print_line,
     say,
@@ -22,31 +26,52 @@ from gputui.cli.common import (
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.launch_call import add_launch_options, launch_request, noted, print_launch
 from gputui.cli.planned_devices import devices_for_plan
-from gputui.cli.planned_training import Subject, subject_of
+from gputui.cli.planned_training import Subject, planning, subject_of
+from gputui.cli.request_options import AUTO
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
+from gputui.launching.intent import DeviceCount
 from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.read_intent import read_intent
 from gputui.planning.box import box_of
 from gputui.planning.devices import PlannedDevices
 from gputui.planning.document import to_document
 from gputui.planning.model import PlanningError
-from gputui.planning.plan import Plan, Row, plan
+from gputui.planning.plan import Plan, Row
+from gputui.planning.serving import Serving
+from gputui.planning.serving_plan import plan_for
+from gputui.planning.strategies import PIPELINE_AND_ZERO
+from gputui.planning.workload import Workload
 from gputui.requesting.launch_request import NEAR
+
+NETWORK = 10
+"""Gbit/s of a machine's network where the call does not say it."""
+
+MOST_NODES = 64
+
+
+def _gigabits(text: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", text, re.ASCII) or not float(text):
+        raise ValueError(f"{text!r} is not a number of Gbit/s (10, 400)")
+    return float(text)
 
 
 def parser() -> Parser:
     made = Parser(
         "plan",
         "Show which parallelism a model can be trained with on these devices: the memory of each device and\n"
-        "what a step moves over the links, ranked, each with its reason. Computed from the model's shape,\n"
-        "nothing is started. --use writes the files of a strategy and prints the launch line.",
+        "what a step moves over the links, ranked, each with its reason. It is computed from the model's\n"
+        "shape, and nothing is started. --use writes the files of a strategy and prints the launch line.\n"
+        "For a command that serves a model (vLLM, SGLang, Text Generation Inference, llama.cpp): the memory\n"
+        "of its weights and of its KV cache, and the requests that fit at once.",
         common="-n --precision --checkpointing --use -o",
         example="gputui plan 8B -n 4 -s 4096 --checkpointing\n"
-        "gputui plan -n 4 --use fsdp2 -o plan/ -- train.py --model ~/llama-7b",
+        "gputui plan -n 4 --use fsdp2 -o plan/ -- train.py --model ~/llama-7b\n"
+        "gputui plan -- vllm serve Qwen/Qwen3-8B --max-model-len 32768",
     )
     made.usage = "gputui plan [MODEL] [-n N | --gpus LIST] [OPTION…] [-- COMMAND…]"
     made.add_argument(
-        "name", nargs="?", metavar="MODEL", help="as --model; without it, the model that the command names"
+        "name", nargs="?", metavar="MODEL", help="as --model (default: the model that the command names)"
     )
     made.add_argument(
         "--weights-only", action="store_true", help="count weights, gradients and optimizer alone"
@@ -54,7 +79,7 @@ def parser() -> Parser:
     made.add_argument(
         "--measured",
         metavar="FILE",
-        help="the links' bandwidths: the output of `gputui check --bandwidth --json`",
+        help="take the links' bandwidths from FILE, the output of `gputui check --bandwidth --json`",
     )
     made.add_argument("--json", action="store_true", help="print the plan as JSON; with --use, the launch")
     what = made.add_mutually_exclusive_group()
@@ -66,8 +91,14 @@ def parser() -> Parser:
         action="store_true",
         help="compare with transformers, DeepSpeed and torch's memory tracker in the training's Python",
     )
-    made.add_argument("-o", "--output", dest="folder", metavar="DIR", help="where --use writes its files")
-    made.add_argument("--overwrite", action="store_true", help="replace other files of these names")
+    made.add_argument("-o", "--output", dest="folder", metavar="DIR", help="folder for the files of --use")
+    made.add_argument("--overwrite", action="store_true", help="replace existing files of these names")
+    made.add_argument(
+        "--network",
+        type=parsed_by(_gigabits),
+        metavar="GBIT",
+        help=f"with --nodes: the network of each machine, in Gbit/s ({NETWORK})",
+    )
     add_hosts_option(made)
     add_launch_options(made)
     return made
@@ -80,44 +111,49 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
             raise WrongCallError("MODEL, --model and --parameters mean the same: give one of them")
         args.model = args.name
     if args.use is None and (args.folder is not None or args.overwrite):
-        raise WrongCallError("-o and --overwrite go with --use STRATEGY")
+        raise WrongCallError("-o and --overwrite need --use STRATEGY")
     if args.use is not None and not command and args.saved is None:
         raise WrongCallError("--use starts a command: put it after --, as in `--use ddp -- train.py`")
     if args.prove and args.json:
-        raise WrongCallError("--prove prints a table: it does not go with --json")
+        raise WrongCallError("--prove cannot be used with --json: it prints a table")
     _check_options(args)
     if args.hosts is not None:
         if args.use is not None or args.prove or args.measured is not None:
-            raise WrongCallError("--use, --prove and --measured are for this machine: not with --hosts")
+            raise WrongCallError(
+                "--use, --prove and --measured cannot be used with --hosts: they are for this machine"
+            )
         from gputui.cli.boxes import call_on_boxes
 
         # On the other boxes, the files that the command names are in the directory of the same name.
         here = [f"--directory={os.getcwd()}"] if command and args.directory is None else []  # noqa: PTH109
         return call_on_boxes("plan", args, [*words, *here], command)
+    nodes, args.nodes = args.nodes, 1
+    if nodes > 1 and (args.use is not None or args.prove or args.n == AUTO):
+        raise WrongCallError("--use, --prove and -n auto are for one machine: leave out --nodes")
+    if args.network is not None and nodes == 1:
+        raise WrongCallError("--network is the network between machines: it needs --nodes")
     asked = launch_request(args, command or ())
     options = asked.options
     if options.nodes > 1:
         raise WrongCallError("the saved launch is for several machines, and a plan is for one")
     subject = subject_of(asked, args.weights_only)
+    if isinstance(subject.workload, Serving) and (args.use or args.prove or nodes > 1 or args.group):
+        raise WrongCallError(
+            "--use, --prove, --nodes and --group are for trainings: a server's command says its sizes, and"
+            " `gputui run -n N -- COMMAND` starts it"
+        )
     if args.prove and subject.place is None:
         raise WrongCallError("--prove needs a model, not a number of parameters")
-    measured: Mapping[tuple[str, str], float] = {}
-    if args.measured is not None:
-        measured = _measured(args.measured)
-    elif not elsewhere(args):
-        from gputui.checking.kept_bandwidth import kept
-
-        measured = kept(os.environ)
-    found = devices_for_plan(asked.devices, subject)
-    host = found.snapshot.host.memory_free
-    box = box_of(found.snapshot, found.devices, host_memory=host, measured=measured)
-    try:
-        made = plan(subject.model, subject.workload, box, args.group or ALL_REDUCE)
-    except PlanningError as error:
-        raise WrongCallError(printable(str(error))) from None
+    measured = None if args.measured is None else _measured(args.measured)
+    made, found = planned(asked.devices, subject, measured, nodes, args.network or NETWORK)
+    # (The sizes of a server's command are planned.)
+    count = read_intent(options, os.environ).count if made.training is not None else None
     if args.use is not None:
-        return _use(args, options, made, found)
-    made = replace(made, notices=(*_notices(found), *made.notices))
+        return _use(args, options, made, found, count)
+    made = noticed(made, found, count)
+    if nodes > 1 and args.network is None:
+        text = f"the network of each machine is taken to have {NETWORK} Gbit/s (--network GBIT)"
+        made = replace(made, notices=(text, *made.notices))
     if args.json:
         print_json(to_document(made))
         return DONE
@@ -127,37 +163,66 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     return DONE
 
 
+def planned(
+    devices: DeviceRequest,
+    subject: Subject,
+    measured: Rates | None = None,
+    nodes: int = 1,
+    gigabits: float = 0,
+) -> tuple[Plan, PlannedDevices]:
+    """The plan of a model on the devices of a request, on `nodes` such machines, whose network has `gigabits`
+    Gbit/s; `measured` are the bandwidths of their links, None for those that an earlier check has kept.
+
+    Raises WrongCallError, NotEnoughError.
+    """
+    if measured is None and not elsewhere(devices):
+        from gputui.checking.kept_bandwidth import kept_bandwidths
+
+        measured = kept_bandwidths(os.environ)
+    found = devices_for_plan(devices, subject)
+    box = box_of(found.snapshot, found.devices, measured or {})
+    if nodes > 1:
+        box = replace(box, nodes=nodes, network=gigabits / 8)
+    with planning():
+        return plan_for(subject.model, subject.workload, box, devices.group or ALL_REDUCE), found
+
+
+def noticed(made: Plan, found: PlannedDevices, count: DeviceCount | None = None) -> Plan:
+    """The plan with the notices that some of its devices are in use, and that its command is for others."""
+    return replace(made, notices=(*_notices(found, count, len(found.devices)), *made.notices))
+
+
 def _check_options(args: argparse.Namespace) -> None:
     """Raise WrongCallError for options of a launch that a plan would ignore."""
-    if args.nodes > 1 or args.processes is not None or args.rendezvous is not None:
+    if args.processes is not None or args.rendezvous is not None:
         raise WrongCallError(
-            "a plan is for one machine, a process for each device: leave out --nodes, --rendezvous and"
-            " --processes"
+            "a plan starts nothing, and has a process for each device: leave out --rendezvous and --processes"
         )
+    if args.nodes > MOST_NODES:
+        raise WrongCallError(f"a plan is for {MOST_NODES} machines at most")
     if args.threads == NEAR:
         raise WrongCallError("a plan does not use --threads near: give it to `gputui run`")
 
 
-def _notices(found: PlannedDevices) -> list[str]:
+def _notices(found: PlannedDevices, count: DeviceCount | None, planned: int) -> Iterator[str]:
     used = len(found.in_use)
-    if not used:
-        return []
-    are = "is" if used == 1 else "are"
-    return [
-        f"{used} of the {len(found.devices)} devices {are} in use: planned as if all their memory were free"
-    ]
+    if count is not None:
+        yield from count.beside(planned)
+    if used:
+        of = f"{used} of the {len(found.devices)} devices {'is' if used == 1 else 'are'} in use"
+        yield f"{of}: planned as if all their memory were free"
 
 
 def _show(made: Plan, found: PlannedDevices) -> None:
     from gputui.cli.plan_text import plan_lines
 
-    shown = plan_lines(made, found.snapshot, found.devices, len(found.in_use), output_width())
+    shown = plan_lines(made, found, output_width())
     print("\n".join(shown), flush=True)
     for notice in made.notices:
         say(f"note: {notice}")
 
 
-def _measured(name: str) -> dict[tuple[str, str], float]:
+def _measured(name: str) -> Rates:
     """Read GB/s by pair from the output of `check --bandwidth --json`. Raises WrongCallError."""
     from gputui.checking.kept_bandwidth import MEASURED
     from gputui.inventory.typed_json import DocumentError, within
@@ -169,11 +234,16 @@ def _measured(name: str) -> dict[tuple[str, str], float]:
         raise WrongCallError(f"{name!r}: {error}") from None
 
 
-def _use(args: argparse.Namespace, options: LaunchOptions, made: Plan, found: PlannedDevices) -> int:
+def _use(
+    args: argparse.Namespace,
+    options: LaunchOptions,
+    made: Plan,
+    found: PlannedDevices,
+    count: DeviceCount | None,
+) -> int:
     """Write the files of a strategy, and print the line that `gputui run` would start on these devices."""
     from gputui.launching.compose import compose
     from gputui.launching.planned import FilesDifferError, prepared, write
-    from gputui.launching.read_intent import read_intent
     from gputui.planning.files import RecipeError, files_of, recipe_of
     from gputui.vendors.registry import vendors_of
 
@@ -181,18 +251,17 @@ def _use(args: argparse.Namespace, options: LaunchOptions, made: Plan, found: Pl
     recipe = recipe_of(made, row)
     try:
         if args.folder is None and files_of(recipe).texts:
-            raise WrongCallError(f"{row.name} needs files: -o DIR says where they are written")
+            raise WrongCallError(f"{row.name} needs files; give a folder for them with -o DIR")
         ready = prepared(recipe, options, args.folder or "")
         written = write(ready, args.overwrite)
     except RecipeError as error:
         raise WrongCallError(str(error)) from None
     except FilesDifferError as error:
-        raise WrongCallError(f"{error} (--overwrite replaces)") from None
+        raise WrongCallError(f"{error} (--overwrite replaces it)") from None
     except OSError as error:
         raise WrongCallError(f"cannot write below {args.folder!r}: {error.strerror}") from None
-    devices = found.devices[: row.strategy.devices]
     launch = compose(
-        devices,
+        found.devices[: row.strategy.devices],
         ready.options,
         os.environ,
         box=vendors_of(found.snapshot.devices),
@@ -204,16 +273,21 @@ def _use(args: argparse.Namespace, options: LaunchOptions, made: Plan, found: Pl
         say(f"warning: {row.name}: {row.outcome}")
     for path in written:
         say(f"wrote {path}")
-    for note in (*ready.notes, *_notices(found)):
+    for note in (*ready.notes, *_notices(found, count, row.strategy.devices)):
         say(f"note: {note}")
     print_launch(noted(launch), args.json)
     return DONE
 
 
 def _row(made: Plan, name: str) -> Row:
-    """Return the row of that strategy; tp4 means tp4-fsdp2. Raises WrongCallError."""
+    """Return the row of that strategy; tp4 means tp4-fsdp2, pp4 means pp4-zero1 where there is no pp4.
+
+    Raises WrongCallError.
+    """
     rows = {row.name: row for row in made.rows}
-    row = rows.get(name) or rows.get(f"{name}-fsdp2")
+    row = rows.get(name) or rows.get(f"{name}-fsdp2") or rows.get(f"{name}-zero1")
+    if row is None and re.match(r"(tp\d+-)?pp\d", name) and re.search(r"zero[23]|fsdp", name):
+        raise WrongCallError(f"{name}: {PIPELINE_AND_ZERO}")
     if row is None:
         raise WrongCallError(f"{name!r} is not a strategy for these devices: {', '.join(rows)}")
     return row
@@ -231,6 +305,7 @@ def _prove(
     from gputui.planning.strategies import Strategy
     from gputui.system.environment import given_environment
 
+    assert isinstance(made.workload, Workload)  # a server has been refused
     workload = replace(made.workload, optimizer="adamw", lora=0, accumulation=1, weights_only=False)
     launch = compose(found.devices, options, os.environ)
     say("note: the training's Python counts the model and tracks a step, which can take a minute or two")

@@ -5,92 +5,69 @@ There are two forms: with all parts of the memory and the reasons, or, for a nar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from gputui.inventory.columns import Column, printed
-from gputui.inventory.device import Device
-from gputui.inventory.formatting import GIB, UNKNOWN, printable, short_name, size
-from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.formatting import GIB, UNKNOWN, printable, size
 from gputui.inventory.text_table import cut
+from gputui.planning.devices import PlannedDevices
 from gputui.planning.estimators import Estimate
-from gputui.planning.model import Model
-from gputui.planning.plan import Plan, Row
-from gputui.planning.workload import Workload
+from gputui.planning.plan import Plan, Row, workload_words
+from gputui.planning.serving import Serving, served
 
 WIDE = 140
 """The least width in columns for the parts of the memory and the reasons."""
 
-FITS, LACKS, UNKNOWN_FIT = "✓", "✗", "?"
-
 _OFFLOADS = {"none": "", "optimizer": "optimizer", "all": "optimizer and weights"}
 
 
-def plan_lines(
-    plan: Plan, snapshot: Snapshot, devices: Sequence[Device], in_use: int, width: int | None
-) -> Iterator[str]:
-    """Yield the lines, at most `width` characters long; None: no limit.
-
-    `in_use` devices are in use, and are planned as if they were empty.
-    """
+def plan_lines(plan: Plan, found: PlannedDevices, width: int | None) -> Iterator[str]:
+    """Yield the lines, at most `width` characters long; None: no limit."""
     wide = width is None or width >= WIDE
-    heading = [_model(plan.model), _workload(plan.workload)]
+    heading = [f"{printable(plan.model.name)}  {plan.model.facts}", *_workload(plan)]
     if wide:
         heading = ["  ".join(heading)]
-    yield from (cut(line, width) for line in (*heading, _devices(plan, snapshot, devices, in_use)))
+    yield from (cut(line, width) for line in (*heading, _devices(plan, found)))
     yield ""
+    serves = isinstance(plan.workload, Serving)
     yield from printed(_columns(plan, wide), plan.rows, width)
-    yield cut("  GiB of each device; what each sends in a step, and its time on the links", width)
-    best = plan.best
-    if best is not None:
-        yield ""
-        yield from _wrapped(f"{best.name}: {best.reason}", width)
-    yield ""
-    yield from printed(_ESTIMATES, plan.estimates, width)
-
-
-def _model(model: Model) -> str:
-    counted = "" if model.counted == "closed form" else f" ({model.counted})"
-    parts = (
-        printable(model.name),
-        printable(model.architecture),
-        f"{model.parameters:,} parameters{counted}",
+    what = (
+        "the cache's tokens, requests of the whole context at once, the longest context"
+        if serves
+        else "what each device sends per step, and the time on the links"
     )
-    return "  ".join(part for part in parts if part)
+    yield cut(f"  GiB per device; {what}", width)
+    best = plan.best or (plan.rows[0] if serves else None)
+    told = [f"{best.name}: {best.reason}"] if best is not None else []
+    told += [f"{row.name}: {row.what}" for row in plan.rows if row.name == "dp" and row is not best]
+    for text in told:
+        yield ""
+        yield from _wrapped(text, width)
+    if plan.estimates:
+        yield ""
+        yield from printed(_ESTIMATES, plan.estimates, width)
 
 
-def _workload(workload: Workload) -> str:
-    parts = [
-        f"batch {workload.batch} × {workload.sequence} tokens",
-        workload.precision,
-        workload.optimizer,
-        "checkpointing" if workload.checkpointing else "",
-        f"LoRA {workload.lora}" if workload.lora else "",
-        f"accumulation {workload.accumulation}" if workload.accumulation > 1 else "",
-        "weights only" if workload.weights_only else "",
-    ]
-    return "  ".join(part for part in parts if part)
+def _workload(plan: Plan) -> tuple[str, ...]:
+    if isinstance(plan.workload, Serving):
+        return (served(plan.workload),)
+    words = [text for _, text in workload_words(plan.workload, len(plan.box))]
+    return "  ".join(words[:3]), "  ".join(words[3:])
 
 
-def _devices(plan: Plan, snapshot: Snapshot, devices: Sequence[Device], in_use: int) -> str:
+def _devices(plan: Plan, found: PlannedDevices) -> str:
     """Return "4× RTX 3090  23.7G free on each  NV4, PHB  host memory 239.0G  GPU 0,1,2,3"."""
-    models = sorted({short_name(device.name or UNKNOWN) for device in devices})
-    free, host = plan.box.memory_free_min, plan.box.host_memory
-    where = " on each" if len(devices) > 1 else ""
+    host = plan.box.host_memory
+    nodes, network = plan.box.nodes, plan.box.network * 8
+    machines = f"{nodes} machines, {network:g} Gbit/s, each " if nodes > 1 else ""
     parts = [
-        f"{len(devices)}× {', '.join(models)}",
-        f"{size(free)} {'if free' if in_use else 'free'}{where}",
-        _links(plan),
+        f"{machines}{len(found.devices)}× {found.names}",
+        plan.box.free_words,
+        plan.box.link_words,
         f"host memory {size(host)}" if host is not None else "",
-        f"GPU {','.join(snapshot.label(device) for device in devices)}",
+        f"GPU {','.join(map(found.snapshot.label, found.devices))}",
     ]
     return "  ".join(part for part in parts if part)
-
-
-def _links(plan: Plan) -> str:
-    """Return the kinds of links between the devices: "NV18", "NV4, PHB"."""
-    links = plan.box.links
-    found = {links[i][j] for i in range(len(links)) for j in range(i)}
-    return ", ".join(sorted(link or UNKNOWN for link in found))
 
 
 _PARTS = {
@@ -103,13 +80,25 @@ _PARTS = {
 }
 
 
+_SERVED = {"weights": "WEIGHTS", "activations": "PEAK", "fixed": "FIXED", "cache": "CACHE"}
+_HELD = {"TOKENS": "{0.tokens:,}", "REQUESTS": "{0.requests:.1f}", "LONGEST": "{0.longest:,}"}
+
+
 def _columns(plan: Plan, wide: bool) -> list[Column[Row]]:
     """The columns of the strategies: with all parts of the memory and the reasons, or with the sums."""
 
     def part(name: str) -> Callable[[Row], str]:
         return lambda row: _gib(getattr(row.bytes, name))
 
-    parts = [Column[Row](head, part(name), right=True) for name, head in _PARTS.items()]
+    def held(form: str) -> Callable[[Row], str]:
+        return lambda row: form.format(row.serving) if row.fits else UNKNOWN
+
+    serves = isinstance(plan.workload, Serving)
+    heads = _SERVED if serves else _PARTS
+    parts = [Column[Row](head, part(name), right=True) for name, head in heads.items()]
+    if serves:
+        parts += [Column[Row](head, held(form), right=True) for head, form in _HELD.items()]
+        return [Column("  STRATEGY", _name), *parts, Column("", lambda row: "" if row.fits else row.outcome)]
     last = "WOULD FIT WITH" if any(row.would_fit_with for row in plan.rows) else ""
     return [
         Column("  STRATEGY", _name),
@@ -123,8 +112,7 @@ def _columns(plan: Plan, wide: bool) -> list[Column[Row]]:
 
 
 def _name(row: Row) -> str:
-    glyph = UNKNOWN_FIT if row.fits is None else FITS if row.fits else LACKS
-    return f"{glyph} {row.name}"
+    return f"{'?' if row.fits is None else '✓' if row.fits else '✗'} {row.name}"
 
 
 def _left(row: Row) -> str:

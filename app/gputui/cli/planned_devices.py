@@ -12,17 +12,16 @@ from gputui.allocating.shortage import only_here
 from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.named_devices import NONE
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import WrongCallError, opened, say
-from gputui.cli.planned_training import Subject, subject_of
-from gputui.cli.rules import own_settings
-from gputui.inventory.formatting import size
+from gputui.cli.common import WrongCallError, opened, own_settings, say
+from gputui.cli.planned_training import Subject, planning, subject_of
+from gputui.inventory.formatting import devices_text, size
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.intent import NO_INTENT, Intent
 from gputui.planning.box import box_of
 from gputui.planning.devices import Candidates, PlannedDevices
 from gputui.planning.fewest import Fewest
-from gputui.planning.model import PlanningError
-from gputui.planning.plan import plan, what_would_do
+from gputui.planning.plan import what_would_do
+from gputui.planning.serving_plan import plan_for
 from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.source import Want
 
@@ -80,10 +79,14 @@ def settle_auto(asked: LaunchRequest, intent: Intent = NO_INTENT) -> LaunchReque
     subject, devices = subject_of(asked), asked.devices
     found = _enough(subject, _candidates(devices), devices, intent)
     number = len(found.devices)
-    text, each = ("1 device", "") if number == 1 else (f"{number} devices", " of each")
+    needs = size(found.needed) + (" of each" if number > 1 else "")
     made_by = found.strategy.name
-    setup = "" if made_by in ("single", "ddp") else f" (`gputui plan --use {made_by}` writes its files)"
-    say(f"note: {subject.model.name}: {text}, {made_by} needs {size(found.needed)}{each}{setup}")
+    setup = (
+        ""
+        if made_by in ("single", "ddp") or found.strategy.kind == "serve"
+        else f" (`gputui plan --use {made_by}` writes its files)"
+    )
+    say(f"note: {subject.model.name}: {devices_text(number)}, {made_by} needs {needs}{setup}")
     needed = max(found.needed, devices.min_free or 0)
     return replace(asked, devices=replace(devices, auto=False, count=number, min_free=needed))
 
@@ -95,11 +98,8 @@ def _enough(
     firm = intent.count is not None and intent.count.firm
     counts = (intent.count.number,) if intent.count is not None and firm else None
     grouping = asked.group or intent.group or candidates.constraints.grouping
-
-    try:
+    with planning():
         found = candidates.fewest(subject.model, subject.workload, asked.wait is not None, grouping, counts)
-    except PlanningError as error:
-        raise WrongCallError(str(error)) from None
     if found is None:
         raise NotEnoughError(_why_not(subject, candidates))
     return found
@@ -110,15 +110,17 @@ def _why_not(subject: Subject, candidates: Candidates) -> str:
     free = len(candidates.free)
     if not free:
         return "no device is free"
-    found = replace(candidates, selected=()).planned()
+    unselected = replace(candidates, selected=())
+    found = unselected.planned()
     if found is None or found.how != "free":
         return only_here(candidates.constraints.grouping.unit, free, "planned with")
-    devices = found.devices
-    count = "the free device" if len(devices) == 1 else f"the {len(devices)} free devices"
+    count = "the free device" if len(found.devices) == 1 else f"the {len(found.devices)} free devices"
     what = f"{subject.model.name} does not fit on {count}"
-    try:
-        made = plan(subject.model, subject.workload, box_of(found.snapshot, devices))
-    except PlanningError as error:
-        raise WrongCallError(str(error)) from None
-    would = "; ".join(what_would_do(made.model, made.workload, made.rows))
-    return f"{what}; enough would be: {would}" if would else what
+    # Where the devices differ, the best one alone may need the smaller change.
+    for devices, on in ((found, ""), (unselected.planned(1), "on one ")):
+        if devices is not None:
+            with planning():
+                made = plan_for(subject.model, subject.workload, box_of(devices.snapshot, devices.devices))
+            if would := "; ".join(what_would_do(made)):
+                return f"{what}; would fit {on}with {would}"
+    return what

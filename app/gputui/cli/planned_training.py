@@ -6,6 +6,8 @@ Values that the call does not set may come from its command (`--model_name_or_pa
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ from gputui.inventory.light_dataclasses import dataclass
 if TYPE_CHECKING:
     from gputui.launching.training_words import Training
     from gputui.planning.model import Model
+    from gputui.planning.serving import Serving
     from gputui.planning.workload import Workload
     from gputui.requesting.launch_request import LaunchRequest
 
@@ -25,28 +28,40 @@ class Subject:
     """The subject of a plan. `place` is the folder or file of the model, None for a number of parameters."""
 
     model: Model
-    workload: Workload
+    workload: Workload | Serving
     training: Training
     place: Path | None
 
 
-def subject_of(asked: LaunchRequest, weights_only: bool = False) -> Subject:
-    """The model and the workload of a call. Raises WrongCallError for what is none, or not named."""
-    options = asked.options
-    from gputui.checking.trained_model import said_of, workload_of
-    from gputui.launching.training_words import training_of
+@contextmanager
+def planning() -> Iterator[None]:
+    """What cannot be planned is a wrong call."""
     from gputui.planning.model import PlanningError
+
+    try:
+        yield
+    except PlanningError as error:
+        raise WrongCallError(printable(str(error))) from None
+
+
+def subject_of(asked: LaunchRequest, weights_only: bool = False) -> Subject:
+    """The model and the workload of a call. Raises WrongCallError where it names no model, or something that
+    is not one."""
+    options = asked.options
+    from gputui.checking.trained_model import planned_for, refuse_for_server
+    from gputui.launching.training_words import training_of
+    from gputui.planning.workload import said_of
 
     training = training_of(options, os.environ)
     for doubt in training.doubts:
         say(f"note: {doubt}")
-    try:
+    with planning():
         model, place = _model(asked, training)
         # The call's words count before the command's, and these before what is usual.
         given = {**said_of(asked.model), "weights_only": weights_only}
-        return Subject(model, workload_of(training, model, given), training, place)
-    except PlanningError as error:
-        raise WrongCallError(printable(str(error))) from None
+        if training.serving is not None:
+            refuse_for_server(given)
+        return Subject(model, planned_for(training, model, given), training, place)
 
 
 def _model(asked: LaunchRequest, training: Training) -> tuple[Model, Path | None]:
@@ -65,6 +80,7 @@ def _model(asked: LaunchRequest, training: Training) -> tuple[Model, Path | None
         name, here = training.model, here / (options.directory or "")
     if name is None:
         where = "the command names none" if options.command else "there is no command that names one"
-        raise WrongCallError(f"no model is given (--model, --parameters), and {where}")
-    model = trained_model(name, options, {**given_environment(), **os.environ}, here)
+        raise WrongCallError(f"no model is given (8B, --model, --parameters), and {where}")
+    serves = training.serving is not None
+    model = trained_model(name, options, {**given_environment(), **os.environ}, here, serves=serves)
     return model, find_model(name, environ, here)

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from gputui.allocating.claims.folder import unusable
 from gputui.allocating.queue import waiters
-from gputui.choosing.queue_outlook import (
+from gputui.choosing.idleness import known_idle
+from gputui.choosing.queue_outlook import Outlook, outlook
+from gputui.choosing.queue_text import (
     SILENT,
-    Outlook,
     blocking_reason,
     expectation,
     occupied_columns,
-    outlook,
     turn_columns,
     waiter_name,
 )
@@ -25,22 +25,27 @@ from gputui.cli.common import (
     add_source_options,
     elsewhere,
     opened,
+    own_settings,
     print_json,
     print_lines,
+    read_with_past,
     say,
     starting_nothing,
 )
 from gputui.cli.hosts_options import add_hosts_option
-from gputui.cli.rules import rules_of
+from gputui.inventory.claim import Claim
 from gputui.inventory.columns import printed
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.inventory.typed_json import Document, Positive, View
+from gputui.inventory.typed_json import Document, Json, Positive, View
 from gputui.inventory.waiter import Waiter
 from gputui.sources.source import NoSourceError, Want
 
 # Whether a waiter is a step inside a lease matters only for recordings.
-_WAITER = View(Waiter, "place user count devices since command job ours silent", place=Positive)
-QUEUE = Document("waiters", waiters=_WAITER.list)
+_WAITER = View(
+    Waiter, "place user count devices since command job ours silent client min_free max_util", place=Positive
+)
+_HELD = View(Claim, "uuid=key user since until job client")
+QUEUE = Document("waiters held", waiters=_WAITER.list, held=_HELD.list)
 
 
 def parser() -> Parser:
@@ -63,10 +68,10 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         from gputui.cli.boxes import call_on_boxes
 
         return call_on_boxes("queue", args, words)
-    want = Want.NAMES | Want.QUEUE if args.json else Want.ALL & ~(Want.LINKS | Want.TOPOLOGY)
+    want = Want.NAMES | Want.QUEUE if args.json else Want.ALL & ~Want.WIRING
     try:
         with opened(args) as source:
-            snapshot = source.read(want)
+            snapshot = source.read(want) if args.json else read_with_past(source, want)
     except NoSourceError as error:
         if elsewhere(args):
             raise
@@ -74,15 +79,21 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         say(str(error))
         snapshot = Snapshot(Host(), time.time(), (), waiters=waiters(os.environ))
     if args.json:
-        rows = [_WAITER.write(each, place=place) for place, each in enumerate(snapshot.waiters, 1)]
-        print_json(QUEUE.write(waiters=rows))
+        print_json(document(snapshot))
     elif not snapshot.waiters:
         why = None if elsewhere(args) else unusable(os.environ)
         say(why or "the queue is empty; `gputui run --wait` waits for devices")
     else:
-        judged = verdicts(snapshot, rules_of(None))
-        print_lines(_lines(snapshot, outlook(snapshot, judged)))
+        rules = own_settings().rules
+        judged = verdicts(snapshot, rules)
+        print_lines(_lines(snapshot, outlook(snapshot, judged, known_idle(snapshot), rules.idle)))
     return DONE
+
+
+def document(snapshot: Snapshot) -> Json:
+    """The JSON of the queue: who waits, and who holds which device."""
+    rows = [_WAITER.write(each, place=place) for place, each in enumerate(snapshot.waiters, 1)]
+    return QUEUE.write(waiters=rows, held=snapshot.claims)
 
 
 def _lines(snapshot: Snapshot, found: Outlook) -> list[str]:

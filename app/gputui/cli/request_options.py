@@ -33,6 +33,8 @@ def add_request_options(parser: argparse.ArgumentParser, exclusive: bool) -> Non
         metavar="NAME",
         help="only devices of this vendor, in a box that has several",
     )
+    which.add_argument("--min-free", type=memory, metavar="SIZE", help="minimum free memory (20G)")
+    which.add_argument("--max-util", type=percent, metavar="PCT", help="maximum utilization")
     which.add_argument(
         "--group",
         type=parsed_by(parse),
@@ -60,7 +62,7 @@ def _vendor(text: str) -> str:
 
 
 count = number_type("a number of devices (1 or more)", 1)
-_NUMBER = number_type("a whole number")
+_NUMBER = number_type("a whole number of at most nine digits")
 """The planner checks the limits."""
 
 
@@ -118,22 +120,27 @@ BATCH, SEQUENCE = 1, 2048
 
 def _add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add `--model` and the options of its training."""
-    group = parser.add_argument_group("the model, for -n auto and plan (by default as the command says)")
+    group = parser.add_argument_group("the model, for -n auto and plan (default: what the command says)")
     which = group.add_mutually_exclusive_group()
     which.add_argument(
         "--model", help="a folder, config.json, safetensors file or index, cached hub id, or a size (8B)"
     )
     which.add_argument("--parameters", metavar="N", help="only the number of parameters (7B, 6738415616)")
     group.add_argument(
-        "-b", "--batch", type=_NUMBER, metavar="N", help=f"sequences of a device in one pass ({BATCH})"
+        "-b",
+        "--batch",
+        type=_NUMBER,
+        metavar="N",
+        help=f"micro-batch: sequences per device and pass ({BATCH})",
     )
     group.add_argument(
-        "-s", "--sequence", type=_NUMBER, metavar="N", help=f"tokens of a sequence ({SEQUENCE})"
+        "-s", "--sequence", type=_NUMBER, metavar="N", help=f"tokens per sequence ({SEQUENCE})"
     )
     group.add_argument(
         "--precision",
         choices=PRECISIONS,
-        help="bf16: weights and optimizer too (default); autocast, fp16: those in fp32; fp32",
+        help="bf16 (default): weights and optimizer in bf16, too; autocast, fp16: these in fp32"
+        " (accelerate's mixed_precision bf16, fp16); fp32: everything",
     )
     group.add_argument("--optim", choices=OPTIMIZERS, help="the optimizer (adamw)")
     group.add_argument(
@@ -141,7 +148,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--lora", type=_NUMBER, metavar="R", help="LoRA of this rank; 0: all parameters")
     group.add_argument(
-        "--accumulation", type=_NUMBER, metavar="N", help="gradient accumulation: passes of one step (1)"
+        "--accumulation", type=_NUMBER, metavar="N", help="gradient accumulation: passes per step (1)"
     )
 
 
@@ -178,10 +185,22 @@ def add_wait_option(parser: argparse.ArgumentParser) -> None:
         const=math.inf,
         type=duration_type(),
         metavar="TIME",
-        help="wait in the queue until enough are free; with TIME at most that long (90, 30m,"
-        " 2h), then take what is free, else status 124",
+        help="wait in line until enough are free; with TIME, at most that long (90, 30m,"
+        " 2h), then take what is free or end with status 124",
     )
     add_window_option(parser)
+
+
+def add_after_options(parser: argparse.ArgumentParser) -> None:
+    """Add `--after JOB` and `--after-ok JOB`."""
+    parser.add_argument(
+        "--after", metavar="JOB,…", help="wait until these jobs have ended, and then in the queue"
+    )
+    parser.add_argument(
+        "--after-ok",
+        metavar="JOB,…",
+        help="the same, if they end with status 0; else nothing starts, and the status is 5",
+    )
 
 
 def add_window_option(parser: argparse.ArgumentParser) -> None:

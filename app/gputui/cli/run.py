@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from gputui.cli.become import become
 from gputui.cli.common import DONE, INTERNAL, Parser, WrongCallError, elsewhere, say
@@ -26,7 +26,9 @@ from gputui.cli.launch_call import (
     print_launch,
     remember_typed,
 )
-from gputui.cli.request_options import add_wait_option
+from gputui.cli.request_options import add_after_options, add_wait_option
+from gputui.inventory.errors import GputuiError
+from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.typed_json import DocumentError
 from gputui.jobs import FOLDER
 from gputui.launching.launch import Launch
@@ -54,23 +56,23 @@ def parser() -> Parser:
     made.add_argument(
         *("--on", "--hosts"),
         metavar="BOX|A,B|all|anywhere",
-        help="start it on another box, over ssh; with torchrun on several at the same time, -n on each (or"
-        " A:4,B:2); all: on all boxes of the settings; anywhere: on the best of them",
+        help="start it on another box, over ssh; with torchrun, on several at the same time, -n devices on"
+        " each (or A:4,B:2); all: on every box in the settings; anywhere: on the best of them",
     )
     made.add_argument("--dry-run", action="store_true", help="print the launch line and start nothing")
     made.add_argument("--detach", action="store_true", help="start as a background job and print its id")
     made.add_argument(
         "--json",
         action="store_true",
-        help="with --dry-run and --detach: print the launch, or the job, as JSON",
+        help="with --dry-run, print the launch as JSON; with --detach, the job",
     )
     made.add_argument(
         "--attach",
         action="store_true",
-        help="start as a job and show its output; it does not need this terminal (`gputui jobs attach`)",
+        help="start as a job and show its output; the job outlives this terminal (`gputui jobs attach`)",
     )
-    # `run --on A,B` calls this on each box: claim the devices, and start once standard input says where the
-    # machines meet.
+    # `run --on A,B` calls this on each box: claim the devices, and start once standard input has the
+    # rendezvous address.
     made.add_argument("--held", action="store_true", help=INTERNAL)
     # `run --on` calls this where it names the directory: refuse one that others can change.
     made.add_argument("--own-directory", action="store_true", help=INTERNAL)
@@ -80,17 +82,18 @@ def parser() -> Parser:
         nargs="?",
         const="",
         metavar="PLACE",
-        help="through Slurm: on any node, or on PLACE, a NODE or PARTITION (with :TYPE of the devices)",
+        help="start through Slurm: on any node, or on PLACE, a NODE or PARTITION (with :TYPE of the devices)",
     )
-    # What another gputui asks for, instead of a command and options (`run --on`, jobs in line).
+    # What another gputui asks for, instead of a command and options (`run --on`, queued jobs).
     made.add_argument("--request", metavar="JSON", help=INTERNAL)
     add_wait_option(made)
+    add_after_options(made)
     add_force(made)
     made.add_argument(
         "--if-free",
         action="store_true",
-        help="start on devices that are named only if all of them are free; else status 4 (without it your"
-        " own processes are a warning)",
+        help="start on named devices only if all of them are free, else end with status 4 (by default, your"
+        " own processes there are a warning)",
     )
     made.add_argument("-q", "--quiet", action="store_true", help="do not print the launch line on stderr")
     add_launch_options(made)
@@ -106,11 +109,15 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         or args.saved is not None
         or launch_request(args, ()) != LaunchRequest(LaunchOptions())
     ):
-        raise WrongCallError(
-            "--request says what is started and on what: leave a command and such options out"
-        )
+        raise WrongCallError("--request already gives the command and its options; leave them out")
     try:
         return start(args, (), received(args.request))
+    except GputuiError as error:
+        if own_job() is not None:
+            from gputui.cli.run_as_job import write_why
+
+            write_why(str(error))
+        raise
     except DocumentError as error:
         # The message is that of an unknown option: on it, the sender sends its own, newer gputui.
         raise WrongCallError(f"unrecognized arguments: --request: {error}") from None
@@ -125,18 +132,21 @@ def start(args: argparse.Namespace, command: Sequence[str], asked: LaunchRequest
         from gputui.jobs.start import check_name
 
         if not (args.detach or args.attach or args.on):
-            raise WrongCallError("--name is for a job: it goes with --detach")
+            raise WrongCallError("--name needs --detach: it names a job")
         check_name(args.name)
+    is_job = args.detach or args.attach or args.dry_run
+    if args.idle_release is not None and (args.slurm is not None or not is_job):
+        raise WrongCallError("--idle-release needs --detach or --attach: gputui watches its jobs only")
     if args.slurm is not None and (args.on is not None or args.attach):
-        raise WrongCallError("--slurm does not go with --on or --attach")
-    if args.if_free and (args.force or args.wait is not None):
-        raise WrongCallError("--if-free excludes --force and --wait")
+        raise WrongCallError("--slurm cannot be used with --on or --attach")
+    if args.if_free and (args.force or (args.wait, args.after, args.after_ok) != (None, None, None)):
+        raise WrongCallError("--if-free cannot be used with --force, --wait or --after")
     if args.attach and args.detach:
-        raise WrongCallError("--attach and --detach exclude each other")
+        raise WrongCallError("--attach and --detach cannot be used together")
     if args.json and not (args.dry_run or (args.detach and args.slurm is None)):
-        raise WrongCallError("--json goes with --dry-run and --detach: else stdout is the command's")
+        raise WrongCallError("--json needs --dry-run or --detach: otherwise stdout belongs to the command")
     if args.on is not None and args.saved is not None:
-        raise WrongCallError("--saved does not go with --on: saved launches are those of this machine")
+        raise WrongCallError("--saved cannot be used with --on: saved launches are for this machine")
     asked = asked or launch_request(args, command)
     if not asked.options.command:
         raise WrongCallError("no command after the variables")
@@ -162,17 +172,29 @@ def _run(args: argparse.Namespace, asked: LaunchRequest, foreground: Foreground 
     directory = asked.options.directory
     if args.own_directory and directory and (reason := who_can_change(directory)):
         raise StartError(
-            f"{reason}, and may have made it for you to start in: --directory names the one that you mean",
+            f"{reason}, and may have planted it; name the directory with --directory if you mean this one",
             CANNOT_START,
         )
-    check_machines(asked.options, args.held)
+    check_machines(asked.options, together=args.held)
+    if asked.awaited:
+        from gputui.jobs.after import settled, wait_for_jobs
+
+        asked = settled(asked, os.environ, not args.detach and own_job() is None)
     prepared = prepared_call(asked, own_job())
     request = prepared.request
-    if as_job and request.wait is not None and not args.dry_run and not request.cpu_only:
+    waits = request.wait is not None and not request.cpu_only
+    if as_job and (asked.awaited or waits) and not args.dry_run:
         from gputui.cli.run_as_job import queue
 
-        warn_elsewhere(asked)
+        if not waits:
+            warn_elsewhere(asked)
         return queue(args, prepared, foreground)
+    if asked.awaited and args.dry_run:
+        say(f"note: it waits for the end of {', '.join(asked.awaited)}")
+    elif asked.awaited:
+        wait_for_jobs(asked, os.environ, say)
+        # Those jobs may have written what the command reads.
+        prepared = prepared_call(prepared.asked, own_job(), lambda text: None)
     allocation = allocated(prepared, holds=not args.dry_run)
     meeting: Meeting | None = None
     if args.held:
@@ -203,7 +225,7 @@ def _run(args: argparse.Namespace, asked: LaunchRequest, foreground: Foreground 
         from gputui.cli.run_as_job import start_with
 
         return start_with(allocation, launch, args, prepared.asked, foreground)
-    return allocation.start(lambda lease: become(launch, _environment(launch, lease), lease))
+    return allocation.start(lambda lease: _become(launch, lease))
 
 
 def warn_elsewhere(asked: LaunchRequest) -> None:
@@ -212,12 +234,14 @@ def warn_elsewhere(asked: LaunchRequest) -> None:
         say("warning: not this machine's devices (--demo, --from, --root); the command starts anyway")
 
 
-def _environment(launch: Launch, lease: Lease | None) -> dict[str, str]:
-    """Our environment. A job that has waited for its devices also writes them into its record."""
+def _become(launch: Launch, lease: Lease | None) -> NoReturn:
+    """Become the command. A job that has waited for its devices also writes them into its record, and its
+    supervisor watches its time."""
     environ = given_environment()
     folder = environ.pop(FOLDER, None)
     if folder is not None:
         from gputui.cli.run_as_job import write_devices
 
         write_devices(folder, launch, lease)
-    return environ
+        launch = replace(launch, time_limit=None)
+    become(launch, environ, lease)

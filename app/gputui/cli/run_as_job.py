@@ -5,32 +5,38 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gputui.allocating.allocate_in_turn import refuse_elsewhere
 from gputui.allocating.allocation import Allocation
 from gputui.allocating.allocator import Allocator
+from gputui.allocating.named_source import named_source
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import DONE, opened, print_json, print_line, say
-from gputui.cli.job_output import attached
+from gputui.cli.job_output import attached, say_how_to_come_back
 from gputui.cli.run_held import obey_input
 from gputui.inventory.formatting import devices_text
-from gputui.inventory.job import Job, JobError
+from gputui.inventory.job import STOP, Job, JobError
+from gputui.jobs import FOLDER
 from gputui.jobs.foreground import Foreground
-from gputui.jobs.process_tree import here
+from gputui.jobs.process_tree import own_scope
 from gputui.jobs.queued import queue_job
-from gputui.jobs.record import read_job, write_claims, write_taken
+from gputui.jobs.record import read_job, write_claims, write_limit, write_taken
 from gputui.jobs.record_folders import RecordError
 from gputui.jobs.start import start_leased_job
+from gputui.jobs.stop import GRACE
 from gputui.jobs.typed_name import typed_name
 from gputui.launching.launch import Launch
 from gputui.launching.start import CANNOT_START, StartError
 from gputui.requesting.launch_request import LaunchRequest
 from gputui.requesting.prepared_launch import PreparedLaunch
 from gputui.system.environment import given_environment
+from gputui.system.files import write_private
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
@@ -39,17 +45,22 @@ if TYPE_CHECKING:
 def queue(args: argparse.Namespace, prepared: PreparedLaunch, foreground: Foreground | None) -> int:
     """Start a job that waits in line and then becomes the command."""
     request, approve = prepared.request, prepared.approve(os.environ)
-    count = request.size or 1
-    if request.picks:
+    count, asked = request.size, prepared.asked
+    # Refuse now what the job would be refused for later.
+    if request.wait is not None:
+        devices = asked.devices
+        refuse_elsewhere(named_source(devices.demo, devices.recording, devices.root))
+    if request.picks or request.cpu_only:
         approve(count, ())
     else:
-        # Refuse now what the job would be refused for later.
-        with opened(prepared.asked.devices) as source:
+        with opened(asked.devices) as source:
             allocator = Allocator(request, source, os.environ, AllocationListener())
             approve(allocator.named(allocator.read()), ())
+    what = ", ".join(asked.awaited)
+    how = f"waits for {what}" if what else f"in line for {devices_text(count)}"
     return _started(
-        lambda: queue_job(prepared.asked, count, given_environment(), args.name, args.quiet),
-        f"in line for {devices_text(count)}: `gputui jobs log -f {{0}}` follows it",
+        lambda: queue_job(asked, count, given_environment(), args.name, args.quiet),
+        f"{how}: `gputui jobs log -f {{0}}` follows it",
         args,
         foreground,
     )
@@ -94,10 +105,7 @@ def _started(
         sys.stdout.flush()
         obey_input()
     if not quiet:
-        name = typed_name(job.id)
-        say(
-            f"job {job.id}: it keeps running without this terminal; `gputui jobs attach {name}` returns to it"
-        )
+        say_how_to_come_back([typed_name(job.id)])
     return attached(job, foreground)
 
 
@@ -111,15 +119,25 @@ def print_job(job: Job, as_json: bool) -> None:
         print_line(job.id)
 
 
+def write_why(text: str) -> None:
+    """Write for our supervisor why our job does not become its command."""
+    with contextlib.suppress(OSError):
+        write_private(Path(os.environ[FOLDER]) / STOP, f"{signal.SIGTERM:d} {GRACE} {text}")
+
+
 def write_devices(folder: str, launch: Launch, lease: Lease | None) -> None:
     """Write the devices of the job that we are, which has waited for them, into its record."""
+    supervisor = None
     with contextlib.suppress(RecordError):
         # Processes that the job leaves behind are adopted by its supervisor and still belong to the job.
-        supervisor = read_job(Path(folder), here()).supervisor
+        supervisor = read_job(Path(folder), own_scope()).supervisor
         if lease is not None and supervisor is not None:
             lease.belongs_to(os.getpid(), Path(folder).name, supervisor.pid)
     try:
         write_taken(Path(folder), launch, time.time())
         write_claims(Path(folder), lease.records if lease else ())
+        if launch.time_limit is not None and supervisor is not None:
+            write_limit(Path(folder), launch.time_limit)
+            os.kill(supervisor.pid, signal.SIGIO)
     except OSError as error:
         say(f"warning: the job's record cannot be written: {error.strerror}")

@@ -1,7 +1,7 @@
 """`gputui run --held`: one box of a launch on several boxes, which on_boxes.py starts from another machine.
 
 The call claims its devices, prints a line of JSON, and then waits for a line of JSON on its input with the
-place where the machines meet. If the input ends before that, the devices are freed. Then the call starts and
+address of the rendezvous. If the input ends before that, the devices are freed. Then the call starts and
 prints the job's id and, with `--attach`, the job's output. From then on, a line of input means Ctrl-C, and
 the end of the input means that the terminal has gone.
 """
@@ -48,13 +48,13 @@ _LONGEST_LINE = 4096
 def held_launch(
     prepared: PreparedLaunch, allocation: Allocation, dry_run: bool
 ) -> tuple[PreparedLaunch, Meeting] | int:
-    """The launch with the place where the machines meet, or an exit status where it cannot or must not start.
+    """The launch with the rendezvous address, or an exit status where it cannot or must not start.
 
     Raises WaitedTooLongError, WrongCallError.
     """
     if not dry_run:
         try:
-            # The program and the directory do not depend on the place where the machines meet.
+            # The program and the directory do not depend on the rendezvous address.
             unmet = _meeting_at(prepared.asked.options.rendezvous or "localhost", prepared)
             look_ahead(replace(unmet, confine="never").launch(allocation, os.environ), given_environment())
         except StartError as error:
@@ -77,7 +77,7 @@ def _meeting_at(place: str, prepared: PreparedLaunch) -> PreparedLaunch:
 
 
 def met(allocation: Allocation) -> tuple[str, Meeting] | None:
-    """HOST:PORT where the machines meet, and the agreed meeting; None where the input ended before.
+    """HOST:PORT of the rendezvous, and the agreed meeting; None where the input ended before.
 
     Raises WaitedTooLongError where no line arrived in time, WrongCallError for a line with other content.
     """
@@ -89,7 +89,7 @@ def met(allocation: Allocation) -> tuple[str, Meeting] | None:
     print(json.dumps(facts), flush=True)
     line = _line(time.monotonic() + HELD_FOR)
     if line is None:
-        say("nothing is started: where the machines meet was not sent")
+        say("nothing is started: the rendezvous address was not sent")
         return None
     return agreed(line)
 
@@ -114,6 +114,7 @@ class _Agreed:
     rendezvous: Annotated[str, check(str, table()["rendezvous"].accepts, "HOST or HOST:PORT")]
     id: Annotated[str, check(str, re.compile("[a-z0-9]{1,40}").fullmatch, "letters and digits")]
     first: bool
+    rank: Annotated[int, whole(0, 4096)] = 0
 
 
 _AGREED = Record(_Agreed)
@@ -124,9 +125,9 @@ def agreed(line: bytes) -> tuple[str, Meeting]:
     try:
         said = _AGREED.read(loads(line))
     except DocumentError as error:
-        raise WrongCallError(f"this is not where machines meet: {error}") from None
+        raise WrongCallError(f"not a rendezvous address: {error}") from None
     place = said.rendezvous
-    return place, Meeting(said.id, said.first, _own_address(place, said.first))
+    return place, Meeting(said.id, said.first, _own_address(place, said.first), said.rank)
 
 
 def _own_address(place: str, first: bool) -> str | None:
@@ -154,8 +155,8 @@ def _line(deadline: float) -> bytes | None:
     while len(line) < _LONGEST_LINE:
         if not select.select([_STDIN], [], [], max(0.0, deadline - time.monotonic()))[0]:
             raise WaitedTooLongError(
-                f"the other boxes have taken longer than {duration(HELD_FOR)}: the devices are given back,"
-                " and nothing starts"
+                f"the other boxes took longer than {duration(HELD_FOR)}: the devices are released, and"
+                " nothing is started"
             )
         byte = os.read(_STDIN, 1)
         if byte == b"\n":

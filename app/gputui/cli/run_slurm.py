@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 _OF_THIS_BOX = (
     *("order", "never", "prefer", "mine", "ignore_user", "busy_memory", "busy_util", "window", "wait"),
-    *("force", "why"),
+    *("force", "why", "min_free", "max_util", "after", "after_ok"),
 )
 """Options about the devices of this machine and about gputui's own queue."""
 
@@ -48,7 +48,7 @@ def run_in_slurm(args: argparse.Namespace, asked: LaunchRequest) -> int:
         raise WrongCallError(str(error)) from None
     launch = noted(launch)
     if "SLURM_JOB_ID" in os.environ and not args.detach:
-        say(f"note: srun starts this as a step of job {os.environ['SLURM_JOB_ID']}, in which we are")
+        say(f"note: srun starts this as a step of job {os.environ['SLURM_JOB_ID']}, in which gputui runs")
     if args.dry_run:
         print_launch(launch, args.json)
         return DONE
@@ -74,14 +74,16 @@ def _submit(launch: Launch, quiet: bool) -> int:
 
 def _check(args: argparse.Namespace, asked: LaunchRequest) -> None:
     if elsewhere(args):
-        raise WrongCallError("--slurm does not go with --demo, --from and --root")
+        raise WrongCallError("--slurm cannot be used with --demo, --from or --root")
     for name in _OF_THIS_BOX:
         if getattr(args, name) not in (None, False):
             raise WrongCallError(
-                f"--{name.replace('_', '-')} does not go with --slurm: Slurm selects the devices"
+                f"--{name.replace('_', '-')} cannot be used with --slurm: Slurm selects the devices"
             )
     if asked.devices.auto or asked.near:
-        raise WrongCallError("-n auto and --threads near need the node's own devices: not with --slurm")
+        raise WrongCallError(
+            "-n auto and --threads near cannot be used with --slurm: they need the node's own devices"
+        )
     if args.name is not None and not _NAME.fullmatch(args.name):
         raise WrongCallError(f"{args.name!r} cannot be the name of a Slurm job: letters, digits and ._- can")
 
@@ -95,7 +97,7 @@ def _count_and_order(request: Request) -> tuple[int, tuple[int, ...]]:
     entries = entries_of(request.names)
     if sorted(entries) != [str(place) for place in range(len(entries))]:
         raise WrongCallError(
-            f"Slurm selects the devices, not by index: -n {len(entries)} asks for as many; --gpus is the"
-            " order of those that it gives, such as 1,0"
+            f"Slurm selects the devices, and not by index: use -n {len(entries)}; --gpus can only order"
+            " those that Slurm selects, such as 1,0"
         )
     return len(entries), tuple(map(int, entries))

@@ -22,9 +22,9 @@ from gputui.cli.common import (
     add_source_options,
     duration_type,
     elsewhere,
+    own_settings,
     say,
 )
-from gputui.cli.rules import own_settings, rules_of
 from gputui.cli.subcommands import SUBCOMMANDS
 from gputui.sources.source import INTERVALS, NoSourceError, Source
 from gputui.system.environment import given_environment
@@ -111,7 +111,6 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
             found.screen,
             args.interval,
             example,
-            found.hosts.boxes,
         )
     except SettingsError as error:
         raise WrongCallError(str(error)) from None
@@ -172,7 +171,7 @@ def _table_instead(source: Source, reason: str, command: Sequence[str] | None) -
 
     with opened_in_time(source) as in_time:
         snapshot = in_time.read()
-    print(table(snapshot, verdicts(snapshot, rules_of(None)), None, colour=False), end="")
+    print(table(snapshot, verdicts(snapshot, own_settings().rules), None, colour=False), end="")
     if command is None:
         say(reason)
         return DONE

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import NoReturn
 
-from gputui.choosing.verdict import State, Verdict
+from gputui.choosing.verdict import State, Verdicts
 from gputui.cli.common import WrongCallError
 from gputui.inventory.formatting import GIB, UNKNOWN, printable
 from gputui.inventory.snapshot import Snapshot
@@ -15,11 +15,11 @@ from gputui.inventory.snapshot import Snapshot
 class Figures:
     """The figures of a box for a status bar.
 
-    offered  the devices that a program can use: no GPU that is divided, and none that is apart
+    offered  the devices that a program can use, without divided GPUs and devices that are apart
     gpus     the devices with a load of their own, as MIG instances share that of their GPU
     """
 
-    def __init__(self, box: Snapshot, judged: Mapping[str, Verdict]) -> None:
+    def __init__(self, box: Snapshot, judged: Verdicts) -> None:
         self.box, self.judged = box, judged
         there = [device for device in box.devices if device.apart is None]
         self.offered = [device for device in there if not box.instances(device)]
@@ -92,7 +92,7 @@ def _refuse(rest: str) -> NoReturn:
     )
 
 
-def status_line(text: str, snapshot: Snapshot, judged: Mapping[str, Verdict]) -> str:
+def status_line(text: str, snapshot: Snapshot, judged: Verdicts) -> str:
     """Return the format with its fields replaced by the figures. Raises WrongCallError."""
     figures = Figures(snapshot, judged)
     return text.format(**{name: FIELDS[name](figures) for name in fields_of(text)})

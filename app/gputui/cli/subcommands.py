@@ -6,6 +6,7 @@ SUBCOMMANDS: dict[str, str] = {
     "ls": "list the devices and their state, as a table or JSON",
     "topo": "show the links between devices, as `nvidia-smi topo -m` does",
     "people": "list users: who uses which devices, and for how long",
+    "usage": "list who held and used the devices over the last days",
     "pick": "print the best free devices, in order",
     "plan": "show which parallelism a model fits with, and write its files",
     "run": "start a command on the best free devices",
@@ -19,12 +20,16 @@ SUBCOMMANDS: dict[str, str] = {
     "launches": "saved and recent launches: list, name, forget",
     "metrics": "print OpenMetrics text, or serve it, for Prometheus",
     "record": "write a snapshot to a file, for a bug report or for --from",
-    "doctor": "find what is wrong here, with its remedy",
+    "doctor": "find what is wrong here, and how to fix it",
     "config": "show the settings and where they come from, or write a file",
+    "mcp": "serve agents: the Model Context Protocol",
+    "agent-skill": "print how an agent takes a GPU politely, for its skills",
     "docs": "list or read the pages of documentation",
     "completion": "print a completion script for bash, zsh, fish or tcsh",
 }
-"""Every subcommand, with its line in `gputui --help`; each is in the module of its name."""
+"""Every subcommand, with its line in `gputui --help`; each is in the module of `module_of`."""
 
-SCREEN = "screen"
-"""The module of a call without a subcommand."""
+
+def module_of(name: str) -> str:
+    """The module of a subcommand; "" is the call without one."""
+    return f"gputui.cli.{name.replace('-', '_') or 'screen'}"

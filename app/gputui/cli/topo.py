@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Any
 
 from gputui.choosing.bandwidth import bandwidth, generation
 from gputui.choosing.tree import lines, links_in_words
@@ -24,7 +23,7 @@ from gputui.inventory.formatting import UNKNOWN, printable, short_name
 from gputui.inventory.link import direct_links, family, is_counted
 from gputui.inventory.matrix_text import write, write_peers
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.typed_json import Document, View
+from gputui.inventory.typed_json import Document, Json, View
 from gputui.sources.source import Want
 
 _DEVICE = View(
@@ -98,7 +97,7 @@ def _tree(snapshot: Snapshot) -> Iterator[str]:
         yield f"{name}  {told}"
 
 
-def _document(snapshot: Snapshot) -> dict[str, Any]:
+def _document(snapshot: Snapshot) -> Json:
     return TOPO.write(
         snapshot,
         devices=[
@@ -113,7 +112,7 @@ def _document(snapshot: Snapshot) -> dict[str, Any]:
     )
 
 
-def _pair(snapshot: Snapshot, one: Device, other: Device) -> dict[str, Any]:
+def _pair(snapshot: Snapshot, one: Device, other: Device) -> Json:
     """Return a pair by its indices. `gb_per_s` is in one direction, from the kernel or by NCCL's model;
     `weight` is the kernel's distance. Null where the value cannot be computed."""
     word = snapshot.link(one, other)

@@ -20,7 +20,7 @@ class Claim:
     since     seconds since the epoch
     command   its program and script: no option or argument, any of which may be a secret
     pid       the process that took it, in its own pid namespace
-    job       the id of the job, None for a launch that is no job
+    job       the id of the job, None for a launch that is not a job
     ended     whether the process with that pid has ended: a process that it left behind keeps the claim
     step      0 for a lease on its own, 1 for a step inside a lease, 2 for a step inside such a step …
     ours      whether this process runs inside it: it has inherited the lease, and may divide it into steps
@@ -28,6 +28,8 @@ class Claim:
     roots     the processes whose descendants belong to the job: its command, and its supervisor
     pids      its processes, of those that were seen on devices at the last look-up; None where that cannot be
               known
+    until     when the job ends at the latest, in seconds since the epoch; None where it does not say
+    client    the agent that asked for it, None for a person or a script
     record    the path of the file that describes it, None where the file is not on this box
     """
 
@@ -43,4 +45,6 @@ class Claim:
     own: bool = field(default=False, compare=False)
     roots: tuple[Identity, ...] = ()
     pids: tuple[int, ...] | None = None
+    until: Moment | None = None
+    client: str | None = None
     record: str | None = field(default=None, compare=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, get_args
 
+from gputui.inventory.formatting import is_digits
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.process import Process
 
@@ -31,8 +32,8 @@ UUID = r"[0-9A-Za-z]{1,16}-[0-9A-Za-z/-]{1,120}"
 
 Apart = Literal["integrated", "no runtime", "no access", "display"]
 """Why a device is listed but not offered to programs: a GPU that shares the processor's chip and memory; a
-GPU that the vendor's runtime does not know (no compute driver); a GPU that we may not open; an adapter that
-only draws (that of a management controller)."""
+GPU that the vendor's runtime does not know (no compute driver); a GPU that we may not open; a
+display-only adapter (as of a management controller)."""
 
 APARTS: tuple[str, ...] = get_args(Apart)
 
@@ -86,6 +87,7 @@ class Device:
     memory_idle         bytes in use without any user, where its vendor documents them. Such a device takes
                         one process at a time, and any further memory in use shows a process of some user
     utilization         percent of the driver's last sampling period in which a kernel ran (NVML)
+    idle_since          since when that has been 0, in epoch seconds, where the time before is known
     memory_utilization  percent of that period in which device memory was read or written
     temperature         °C
     power, power_limit  W
@@ -126,6 +128,7 @@ class Device:
     memory_free: int | None = None
     memory_idle: int | None = None
     utilization: int | None = None
+    idle_since: Moment | None = None
     memory_utilization: int | None = None
     temperature: Celsius | None = None
     power: float | None = None
@@ -147,7 +150,7 @@ class Device:
     def capability(self) -> tuple[int, int] | None:
         """The compute capability as numbers, None where it is not known."""
         major, _, minor = (self.compute_capability or "").partition(".")
-        numbers = all(n.isascii() and n.isdigit() and len(n) <= 3 for n in (major, minor))
+        numbers = all(is_digits(n) and len(n) <= 3 for n in (major, minor))
         return (int(major), int(minor)) if numbers else None
 
     @property
@@ -161,6 +164,11 @@ class Device:
         # In the form of a UUID: it stays the same while the card stays in its slot, and can be claimed.
         part = "" if self.partition is None else f"-{self.partition}"
         return f"{self.vendor}-{self.pci_bus_id.replace(':', '-').replace('.', '-')}{part}"
+
+    @property
+    def computing(self) -> list[Process]:
+        """Its processes, without those that only draw. MIG instances have those of their GPU."""
+        return [each for each in self.processes or () if each.kind != "graphics" and not self.mig]
 
     @property
     def name_by_uuid(self) -> str:

@@ -46,7 +46,7 @@ def fact_groups(device: Device, now: float, names: Mapping[str, str] | None = No
         Group(
             "Load",
             (
-                _percent("utilization", device.utilization),
+                _utilization(device),
                 _percent("SM active", t.sm_active),
                 _percent("SM occupancy", t.sm_occupancy),
                 _percent("tensor cores", t.tensor_active),
@@ -58,6 +58,7 @@ def fact_groups(device: Device, now: float, names: Mapping[str, str] | None = No
             (
                 _memory(device),
                 *([Fact("unified", "shared with the host")] if device.unified else []),
+                *([] if t.buffers is None else [Fact("buffers", size(t.buffers))]),
                 _percent("bandwidth", device.memory_utilization),
             ),
         ),
@@ -86,6 +87,8 @@ def fact_groups(device: Device, now: float, names: Mapping[str, str] | None = No
                 _pcie(device, t),
                 Fact("PCIe traffic", _traffic(t.pcie_sent, t.pcie_received)),
                 Fact("NVLink", _traffic(t.nvlink_sent, t.nvlink_received)),
+                *([_fabric(t)] if t.nvlink_fabric else []),
+                *([] if t.tool_index in (None, device.index) else [_tool_index(t)]),
             ),
         ),
         Group("Errors", (_ecc(t), _replaced(t), _xid(t, now))),
@@ -98,7 +101,7 @@ def _renamed(groups: Iterable[Group], names: Mapping[str, str]) -> tuple[Group, 
         Group(
             group.name,
             tuple(
-                replace(fact, name=names.get(fact.name) or fact.name)
+                replace(fact, name=names[fact.name]) if names.get(fact.name) else fact
                 for fact in group.facts
                 if names.get(fact.name) != "" or fact.text != UNKNOWN
             ),
@@ -123,6 +126,13 @@ def rate(amount: float) -> str:
 
 def _percent(name: str, value: float | None) -> Fact:
     return Fact(name, UNKNOWN) if value is None else Fact(name, f"{value:>3.0f} %", value / 100)
+
+
+def _utilization(device: Device) -> Fact:
+    fact = _percent("utilization", device.utilization)
+    if device.parent and device.utilization is None and (device.capability or (9, 0)) < (9, 0):
+        return replace(fact, text=f"{UNKNOWN} (MIG: Hopper and newer)")
+    return fact
 
 
 def _of(value: float | None, most: float | None, unit: str) -> str:
@@ -174,11 +184,12 @@ def _hotspot(t: Telemetry) -> tuple[Fact, ...]:
     if heat is None:
         return ()
     text = f"{heat} °C" + (f" (slows down at {limit})" if limit is not None else "")
-    return (Fact("hottest spot", text, alarm=limit is not None and heat >= limit),)
+    return (Fact("hotspot", text, alarm=limit is not None and heat >= limit),)
 
 
 def _state(t: Telemetry) -> Fact:
-    parts = [] if t.performance_state is None else [f"P{t.performance_state}"]
+    number = t.performance_state
+    parts = [] if number is None else [f"P{number} ({'fastest: P0' if number else 'fastest'})"]
     if t.persistence is not None:
         parts.append(f"persistence {'on' if t.persistence else 'off'}")
     return Fact("state", ", ".join(parts) or UNKNOWN)
@@ -219,6 +230,18 @@ def _traffic(sent: float | None, received: float | None) -> str:
     return "  ".join(f"{sign} {rate(amount)}" for amount, sign in parts if amount is not None) or UNKNOWN
 
 
+def _fabric(t: Telemetry) -> Fact:
+    """The place in the NVLink fabric. The beginning of the domain's UUID is enough to compare two boxes."""
+    if t.nvlink_domain is not None:
+        return Fact("fabric", f"domain {printable(t.nvlink_domain[:8])}, clique {number(t.nvlink_clique)}")
+    broken = t.nvlink_fabric in ("not started", "failed")
+    return Fact("fabric", t.nvlink_fabric or UNKNOWN, alarm=broken)
+
+
+def _tool_index(t: Telemetry) -> Fact:
+    return Fact("in rocm-smi", f"number {t.tool_index} (it counts in PCI order)")
+
+
 def _video(t: Telemetry) -> Fact:
     parts = ((t.encoder, "encoder"), (t.decoder, "decoder"))
     return Fact("video", ", ".join(f"{name} {n} %" for n, name in parts if n is not None) or UNKNOWN)
@@ -243,7 +266,7 @@ def _replaced(t: Telemetry) -> Fact:
 
 def _xid(t: Telemetry, now: float) -> Fact:
     if t.xid is None:
-        return Fact("XID", UNKNOWN)
+        return Fact("driver error", UNKNOWN)
     age = "" if t.xid_at is None else f", {duration(now - t.xid_at)} ago"
     meaning = MEANINGS.get(t.xid)
-    return Fact("XID", f"{t.xid}{age}" + (f": {meaning}" if meaning else ""), alarm=True)
+    return Fact("driver error", f"XID {t.xid}{age}" + (f": {meaning}" if meaning else ""), alarm=True)

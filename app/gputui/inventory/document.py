@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, FaultKind
+from gputui.inventory.errors import GputuiError
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import PEER_WORDS, SELF, is_link
 from gputui.inventory.process import Ancestor, Process
@@ -24,6 +25,7 @@ from gputui.inventory.typed_json import (
     Document,
     DocumentError,
     Form,
+    Json,
     Moment,
     Positive,
     Record,
@@ -85,15 +87,15 @@ PROCESS = Record(
     details="sm host_cpu host_memory",
 )
 TELEMETRY = Record(Telemetry, throttle=few(str, 32) | None)
-CLAIM = Record(Claim, "user own since command pid job pids", later="own pids")
+CLAIM = Record(Claim, "user own since command pid job pids until client", later="own pids until client")
 DEVICE = Record(
     Device,
     "index uuid uuid_usable name vendor pci_bus_id parent partition apart render pci_id runtime module mig"
-    " memory_total memory_used memory_free memory_idle utilization memory_utilization temperature power"
-    " power_limit sm_clock compute_capability cores max_sm_clock compute_mode display unified numa_node"
+    " memory_total memory_used memory_free memory_idle utilization idle_since memory_utilization temperature"
+    " power power_limit sm_clock compute_capability cores max_sm_clock compute_mode display unified numa_node"
     " verdict claim processes",
-    later="uuid_usable partition apart render pci_id runtime module mig memory_idle cores max_sm_clock"
-    " compute_mode display unified verdict claim",
+    later="uuid_usable partition apart render pci_id runtime module mig memory_idle idle_since cores"
+    " max_sm_clock compute_mode display unified verdict claim",
     details="telemetry",
     index=int | None,
     uuid=str | None,
@@ -101,7 +103,10 @@ DEVICE = Record(
     claim=Annotated[Claim, Form(CLAIM.facts, CLAIM.write)] | None,
 )
 WAITER = Record(
-    Waiter, "place user count devices since command job ours silent step", later="silent", place=Positive
+    Waiter,
+    "place user count devices since command job ours silent client min_free max_util step",
+    later="silent client min_free max_util",
+    place=Positive,
 )
 NIC = Record(Nic, later="")
 LOCALITY = Record(Locality, later="", cpus=_Numbers | None, memory_nodes=_Numbers | None)
@@ -139,6 +144,14 @@ ERROR = Document(
     ).one,
 )
 """What a call with `--json` prints where it fails."""
+
+
+def error_document(error: GputuiError, remedy: str | None) -> Json:
+    """The failure as JSON-ready values."""
+    told = {"code": error.code, "message": str(error), "remedy": remedy, "devices": error.devices}
+    return ERROR.write(error=told)
+
+
 _PICKED = View(Device, "index uuid name pci_bus_id parent memory_total memory_free", parent=str | None)
 PICK = Document(
     "devices environment weakest_link reason ids",
@@ -151,14 +164,12 @@ PICK = Document(
 """What `pick --json` prints."""
 
 
-def picked(device: Device) -> dict[str, Any]:
+def picked(device: Device) -> Json:
     """A device of `PICK`."""
     return _PICKED.write(device, parent=device.parent or device.board)
 
 
-def to_document(
-    snapshot: Snapshot, verdicts: Mapping[str, tuple[str, str]], details: bool = False
-) -> dict[str, Any]:
+def to_document(snapshot: Snapshot, verdicts: Mapping[str, tuple[str, str]], details: bool = False) -> Json:
     """The snapshot as JSON-ready values; `verdicts` gives (state, reason) by `Device.key`."""
     troubles = [Trouble(None, message) for message in snapshot.errors]
     for place, device in enumerate(snapshot.devices):
@@ -179,9 +190,9 @@ def to_document(
     )
 
 
-def _device(snapshot: Snapshot, device: Device, verdict: tuple[str, str], details: bool) -> dict[str, Any]:
+def _device(snapshot: Snapshot, device: Device, verdict: tuple[str, str], details: bool) -> Json:
     facts = DEVICE.write(
-        device,
+        snapshot.with_memory(device),
         details,
         uuid=device.uuid or None,
         index=None if device.index < 0 else device.index,

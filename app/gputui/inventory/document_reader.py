@@ -13,13 +13,14 @@ from typing import Any
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import UUID, Device, Fault
 from gputui.inventory.document import BOX, Trouble
+from gputui.inventory.formatting import MIB
 from gputui.inventory.link import SELF
 from gputui.inventory.others_files import parse_json
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.inventory.typed_json import DocumentError
+from gputui.inventory.typed_json import DocumentError, Json
 from gputui.inventory.waiter import Waiter
 
-MOST_BYTES = 32 * 1024 * 1024
+MOST_BYTES = 32 * MIB
 """A recording of 72 busy devices is 200 KiB; a larger file than this is not a recording."""
 MOST_DEVICES = 1024
 
@@ -31,7 +32,7 @@ _BUS_ID = re.compile(r"[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-9A-F]")
 """The bus id of the GPU of a partition; a MIG instance has its GPU's UUID in the same field."""
 
 
-_EMPTY: dict[str, Any] = {
+_EMPTY: Json = {
     **{key: [] for key in ("links", "pcie", "peers", "link_weights", "link_bandwidths", "waiters")},
     "topology": None,
 }
@@ -49,12 +50,12 @@ def from_json(text: str | bytes) -> Snapshot:
     return from_document(document)
 
 
-def from_document(document: Any, before: tuple[dict[str, Any], Snapshot] | None = None) -> Snapshot:
+def from_document(document: Any, before: tuple[Json, Snapshot] | None = None) -> Snapshot:
     """The snapshot in JSON-ready values. Raises DocumentError when they are invalid.
 
     `before` is an earlier document of the same box with its snapshot: unchanged parts of it are reused.
     """
-    known: dict[str, Any] = {}
+    known: Json = {}
     if before is not None and document.__class__ is dict:
         known = {
             key: getattr(before[1], key) for key in _EMPTY if _same(document.get(key), before[0].get(key))
@@ -62,7 +63,7 @@ def from_document(document: Any, before: tuple[dict[str, Any], Snapshot] | None 
     facts = BOX.facts({**document, **{key: _EMPTY[key] for key in known}} if known else document) | known
     troubles: tuple[Trouble, ...] = facts.pop("errors")
     faults = _faults(troubles)
-    rows: tuple[dict[str, Any], ...] = facts.pop("devices")
+    rows: tuple[Json, ...] = facts.pop("devices")
     if len(rows) > MOST_DEVICES:
         raise DocumentError(f"{len(rows)} entries, at most {MOST_DEVICES} are read", "devices")
     claims = [row.pop("claim", None) for row in rows]
@@ -97,16 +98,16 @@ def _faults(troubles: tuple[Trouble, ...]) -> dict[int, Fault]:
     found: dict[int, Fault] = {}
     for place, each in enumerate(troubles):
         if each.device in found:
-            raise DocumentError("one error a device expected", "errors", place)
+            raise DocumentError("expected one error per device", "errors", place)
         if each.device is not None:
             found[each.device] = Fault(each.kind, each.message, each.since)
     return found
 
 
-def _device(facts: dict[str, Any], fault: Fault | None, place: int) -> Device:
+def _device(facts: Json, fault: Fault | None, place: int) -> Device:
     if facts["index"] is None:
         if facts.get("apart") is None:
-            raise DocumentError("a whole number expected, found null", "devices", place, "index")
+            raise DocumentError("expected a whole number, found null", "devices", place, "index")
         # Its place in the list identifies it.
         facts["index"] = -1 - place
     of, telemetry = facts["parent"], facts.get("telemetry")
@@ -119,10 +120,10 @@ def _device(facts: dict[str, Any], fault: Fault | None, place: int) -> Device:
     return Device(**{**facts, "uuid": facts["uuid"] or "", "fault": fault})
 
 
-def _waiters(rows: tuple[dict[str, Any], ...]) -> tuple[Waiter, ...]:
+def _waiters(rows: tuple[Json, ...]) -> tuple[Waiter, ...]:
     for place, row in enumerate(rows, 1):
         if row["place"] != place:
-            raise DocumentError(f"{place}, its place in the list, expected", "waiters", place - 1, "place")
+            raise DocumentError(f"expected {place}, its place in the list", "waiters", place - 1, "place")
         row["place"] = place, ""
     return tuple(Waiter(**row) for row in rows)
 
@@ -133,9 +134,9 @@ def _check_family(devices: tuple[Device, ...]) -> None:
     places: set[tuple[str, str | None, int]] = set()
     for place, device in enumerate(devices):
         if device.uuid and not _UUID.fullmatch(device.uuid):
-            raise DocumentError("a UUID expected (GPU-…, MIG-…)", "devices", place, "uuid")
+            raise DocumentError("expected a UUID (GPU-…, MIG-…)", "devices", place, "uuid")
         if not device.uuid_usable and device.pci_bus_id and not _BUS_ID.fullmatch(device.pci_bus_id):
-            raise DocumentError("a bus id expected (00000000:57:00.0)", "devices", place, "pci_bus_id")
+            raise DocumentError("expected a bus id (00000000:57:00.0)", "devices", place, "pci_bus_id")
         if device.parent is None:
             whole.add(device.uuid)
         elif device.parent not in whole or not device.uuid:
@@ -152,20 +153,20 @@ def _check_shapes(snapshot: Snapshot) -> None:
         _check_shape(getattr(snapshot, name), devices, devices, name)
     if topology is not None:
         if len(topology.localities) != devices:
-            raise DocumentError(f"one place for each of the {devices} devices expected", "topology", "places")
+            raise DocumentError(f"expected one place for each of the {devices} devices", "topology", "places")
         nics = len(topology.nics)
         if nics and not topology.nic_links:
-            raise DocumentError("a row for each device and network device expected", "topology", "nic_links")
+            raise DocumentError("expected a row for each device and network device", "topology", "nic_links")
         _check_shape(topology.nic_links, devices + nics, nics, "topology", "nic_links")
 
 
 def _check_shape(matrix: Sequence[Sequence[object]], rows: int, columns: int, *name: str) -> None:
     if matrix and len(matrix) != rows:
-        raise DocumentError(f"{rows} rows expected", *name)
+        raise DocumentError(f"expected {rows} rows", *name)
     for place, row in enumerate(matrix):
         if len(row) != columns:
-            raise DocumentError(f"{columns} cells expected", *name, place)
+            raise DocumentError(f"expected {columns} cells", *name, place)
         for column, cell in enumerate(row):
             # The rows of network devices come after those of the devices.
             if cell == SELF and column != place - (rows - columns):
-                raise DocumentError("no X expected but where a device meets itself", *name, place, column)
+                raise DocumentError("expected X only where a device meets itself", *name, place, column)

@@ -31,6 +31,13 @@ def peak_size(amount: int) -> str:
     return size(amount) if amount >= GIB // 10 else "under 0.1G"
 
 
+def energy(joules: float | None) -> str:
+    """Energy in kWh, "1.2 kWh"; a small one in Wh."""
+    if joules is None:
+        return UNKNOWN
+    return f"{joules / 3.6e6:.1f} kWh" if joules >= 3.6e6 else f"{max(0.0, joules) / 3600:.1f} Wh"
+
+
 def duration(seconds: float) -> str:
     """A span in at most two units: "40s", "12m", "2h10m", "3d4h"."""
     whole = max(0, int(seconds))
@@ -49,6 +56,22 @@ def age(since: float | None, now: float) -> str:
     return UNKNOWN if since is None else duration(now - since)
 
 
+def by(client: str | None) -> str:
+    """The agent that asked for something, behind what it is: " (by my-agent)"; "" for a person."""
+    return f" (by {printable(client)})" if client else ""
+
+
+def in_time(until: float | None, now: float) -> str:
+    """When a job ends at the latest, from epoch seconds: "in 2h10m"; "" where that is not known, or where the
+    moment has passed (the limit does not run while the machine is suspended)."""
+    return "" if until is None or until < now - 15 else f"in {duration(until - now)}"
+
+
+def is_digits(text: str) -> bool:
+    """Whether a text is a number in ASCII digits: `int` reads those of other scripts, too."""
+    return text.isascii() and text.isdigit()
+
+
 _DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -58,7 +81,7 @@ def read_duration(text: str, least: float = 0.0, most: float = 366 * 86_400.0) -
     try:
         seconds = float(digits) * _DURATION_UNITS[unit]
     except ValueError:
-        raise ValueError(f"{text!r} is not a time (90, 30m, 2h)") from None
+        raise ValueError(f"{text!r} is not a time (90, 30m, 2h, 7d)") from None
     if not least <= seconds <= most:
         shortest = f"{least:g}s" if least < 1 else duration(least)
         raise ValueError(f"{text!r} is not a time from {shortest} to {duration(most)}")
@@ -91,9 +114,14 @@ def gpus(labels: Sequence[str]) -> str:
     return f"GPUs {', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else f"GPU {''.join(shown)}"
 
 
+def counted(number: int, what: str) -> str:
+    """ "1 GPU", "2 GPUs"."""
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
 def devices_text(count: int) -> str:
     """ "1 device", "2 devices"."""
-    return "1 device" if count == 1 else f"{count} devices"
+    return counted(count, "device")
 
 
 def short_bus_id(bus_id: str) -> str:
@@ -124,6 +152,11 @@ def _printable(text: str) -> str:
 def person(user: str, own: bool) -> str:
     """The name of a user for display: our own user is "you" everywhere. JSON has the name."""
     return YOU if own else printable(user)
+
+
+def person_or_job(user: str, own: bool, job: str | None) -> str:
+    """ "your job m6u5" for a job of our own, else the user as in `person`."""
+    return f"your job {printable(job)}" if own and job else person(user, own)
 
 
 def program(command: str) -> str:

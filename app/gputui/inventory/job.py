@@ -13,7 +13,7 @@ from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.process import Identity
 
 if TYPE_CHECKING:
-    from gputui.inventory.typed_json import Epoch, SignalNumber, Words
+    from gputui.inventory.typed_json import Epoch, Moment, SignalNumber, Words
 
 State = Literal["starting", "waiting", "running", "done", "failed", "stopped", "ended", "elsewhere"]
 """starting   its record exists, its command has not started yet
@@ -103,24 +103,32 @@ class Job:
                 when its command started and ended
     status      the command's exit status; None also where a signal ended it
     signal      the signal that ended it
-    why         why gputui itself stopped it, None where a user did
+    why         why gputui itself stopped it, None where a user did; of a job that waited, why it never ran
     stop        the signal of the request to stop it
     killed      the number of its processes that then needed SIGKILL
     left        the number of processes that it left behind when its command ended
     peak_process_memory   bytes of RAM (resident): the peak of any single process of it, without processes
-                that it left behind; at least the 10 MB of its supervisor, of which it began as a copy
-    launch      the launch request that it was started from; unchecked (`jobs/again.py` reads it)
+                that it left behind; at least the 10 MB of its supervisor, of which it began as a copy, or the
+                40 MB of a reading for the usage
+    launch      the launch request that it was started from; unchecked (`jobs/rerun.py` reads it)
     withheld    names of options and variables whose values were not recorded, because they look like secrets;
                 `argv`, `line` and `changes` have a mark for each value
     confined    whether it can open its own devices only
     waits       the number of devices that it had to wait for, None where it had its devices at once
     taken       when it got them (`devices`, `line` and `changes` are those since then)
+    time_limit  the seconds that it may run, without the time in line; None for no limit
+    idle_release  the seconds at 0 % after which gputui stops it, None for never
+    idle_release_at  when that is, after the warning; None while it uses its devices
+    client      the agent that asked for it (docs/agents.md), None for a person or a script
+    after, after_ok   the ids of the jobs whose end, and whose good end, it waits for
 
     Facts that no record has:
 
     box         the other box that it is a job of, by its ssh name; None for this box
     tail        the last lines of its log, the last one last, without escape sequences
     peak_memory bytes: the most that its processes were seen to use on any one device
+    energy      J of its devices, as far as they were recorded (`gputui usage`)
+    utilization the mean of its devices in percent, likewise
     """
 
     id: str
@@ -153,10 +161,18 @@ class Job:
     confined: bool = False
     waits: int | None = None
     taken: Epoch | None = None
+    time_limit: float | None = None
+    idle_release: float | None = None
+    idle_release_at: Epoch | None = None
+    client: Words | None = None
+    after: tuple[Words, ...] = ()
+    after_ok: tuple[Words, ...] = ()
     state: str
     box: str | None = None
     tail: tuple[str, ...] = ()
     peak_memory: int | None = None
+    energy: float | None = None
+    utilization: float | None = None
 
     @property
     def address(self) -> str:
@@ -189,6 +205,19 @@ class Job:
         return self.taken or self.started
 
     @property
+    def until(self) -> Moment | None:
+        """When it ends at the latest, but for the seconds between SIGTERM and SIGKILL; None where that is
+        not known."""
+        if self.time_limit is None or self.began is None or self.over or self.in_line_for is not None:
+            return None
+        return self.began + self.time_limit
+
+    @property
+    def how_ended(self) -> str:
+        """How it ended: "was stopped", or the words of `how_it_ended`."""
+        return "was stopped" if self.state == "stopped" else how_it_ended(self.status, self.signal)
+
+    @property
     def exit_status(self) -> int | None:
         """The exit status in a shell: the status, 128 + n after signal n; None while it is not known."""
         return self.status if self.signal is None else 128 + self.signal
@@ -218,7 +247,8 @@ def signal_name(number: int) -> str:
 
 
 LOG, GIVEN, STARTED, FINISHED, STOP = "log", "job.json", "started.json", "ended.json", "stop"
-TAKEN, CLAIMS, WORDS, NOTIFY = "taken.json", "claims", "words.json", "notify"
+TAKEN, CLAIMS, WORDS, NOTIFY, LIMIT = "taken.json", "claims", "words.json", "notify", "limit"
+IDLE = "idle.json"
 """The files of a job's folder, each written once: by its starter, by its supervisor at the start and at the
 end, by the program that stops it, and by a job that has waited for its devices. `supervise.py` has these
 names too.
@@ -226,4 +256,5 @@ names too.
 CLAIMS lists the records of the job's claims, one path per line; the supervisor empties it at the end. WORDS
 has the words of the call for a job that is gputui itself, until that job has read them. NOTIFY has the
 command that the supervisor starts when the job has ended: the job's title, then the command's words, each
-followed by a null byte."""
+followed by a NUL byte. LIMIT has the seconds that the job may run, from when it has its devices. IDLE
+is there from the warning of an idle job until it uses its devices again."""

@@ -14,6 +14,15 @@ PCIE_CLASSES: tuple[str, ...] = ("SYS", "NODE", "PHB", "PXB", "PIX")
 """From the weakest to the strongest: across sockets; across host bridges of one NUMA node; through one
 host bridge; through several PCIe switches; through one switch (`nvidia-smi topo -m`, legend)."""
 
+PCIE_WORDS: dict[str, str] = {
+    "PIX": "behind one PCIe switch",
+    "PXB": "behind several PCIe switches",
+    "PHB": "on one host bridge",
+    "NODE": "on one CPU socket",
+    "SYS": "on different CPU sockets",
+}
+"""Where two devices of a PCIe class are, in plain words."""
+
 XGMI = "XGMI"
 """AMD's link between GPUs of one hive. The kernel does not count these links; `Snapshot.link_weights` has
 their distance."""
@@ -70,6 +79,18 @@ def family(word: str) -> str:
     if not direct_links(word) or word == TILES:
         return word
     return "NVLink" if word.startswith("NV") else "XGMI" if word.startswith(XGMI) else "Xe Link"
+
+
+def in_words(word: str) -> str:
+    """A link in plain words: "18 NVLinks", "behind one PCIe switch"."""
+    kind, count = family(word), direct_links(word)
+    if word == TILES:
+        return "tiles of one card"
+    if word == OVER_TILE:
+        return f"{kind} and another tile"
+    if word == XGMI:
+        return "AMD's links, directly or over another GPU"
+    return PCIE_WORDS.get(word) or f"{count} {kind}{'s' if count > 1 else ''}"
 
 
 def worth(word: str | None) -> int:

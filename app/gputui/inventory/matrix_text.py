@@ -24,7 +24,7 @@ Legend:
 
   X    = the device itself
   SYS  = PCIe and the link between CPU sockets (NUMA nodes)
-  NODE = PCIe and the way between host bridges of one NUMA node
+  NODE = PCIe and the link between host bridges of one NUMA node
   PHB  = PCIe and one host bridge, that is, through the CPU
   PXB  = several PCIe switches, not through the CPU
   PIX  = one PCIe switch at most
@@ -35,8 +35,8 @@ Legend:
 _NVLINK_ROW = LEGEND.splitlines(keepends=True)[-1]
 _LEGEND_ROWS = {
     "XGMI": "  XGMI = AMD's links, directly or over another GPU\n",
-    "Xe Link": "  XLn  = n lanes of Intel's Xe Link; XL* goes on over a tile\n",
-    "MDF": "  MDF  = joins tiles of one card\n",
+    "Xe Link": "  XLn  = n lanes of Intel's Xe Link; XL* continues over a tile\n",
+    "MDF": "  MDF  = the link between tiles of one card\n",
 }
 """Rows by the family of a direct link (`link.family`): for links that no matrix of nvidia-smi has."""
 
@@ -277,15 +277,15 @@ class _Reader:
                 # A remark about a device whose row came before ("GPU0 - the one with the display").
                 return
             raise MatrixError(
-                f"the row of {_short(name)} has not a link for each of the {len(names)} columns"
+                f"the row of {_short(name)} does not have a link for each of the {len(names)} columns"
             )
         if name in self._localities:
             raise MatrixError(f"the row of {_short(name)} appears twice")
         if cells[names.index(name)] != SELF:
-            raise MatrixError(f"the row of {_short(name)} has no X where it meets itself")
+            raise MatrixError(f"the row of {_short(name)} has no X on the diagonal")
         for other, cell in zip(names, cells, strict=True):
             if (cell == SELF) != (other == name):
-                raise MatrixError(f"{_short(name)} and {_short(other)} are joined by {cell}")
+                raise MatrixError(f"{_short(name)} and {_short(other)} are connected by {cell}")
             self._cells[name, other] = cell or ""
         self._localities[name] = _locality_of(self._tail(line, words[len(names) + 1 :]))
 
@@ -316,7 +316,7 @@ class _Reader:
         )
         if there and back and there != back:
             raise MatrixError(
-                f"{_short(one)} and {_short(other)} are joined by {there} one way and {back} the other"
+                f"{_short(one)} and {_short(other)} are connected by {there} one way and by {back} the other"
             )
         return SELF if one == other else there or back
 

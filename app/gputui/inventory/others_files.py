@@ -17,11 +17,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from gputui.inventory.formatting import MIB
+
 SECONDS = 0.1
 """The CPU time of one reading after which no further step begins. It is half of the time that a reading may
 take, because a step that has begun is finished."""
 
-MOST_JSON = 10 * 1024 * 1024
+MOST_JSON = 10 * MIB
 """The most bytes of a JSON document; the index of DeepSeek-V3's weights has 9 MB."""
 
 _MOST_DIGITS = 400
@@ -83,9 +85,11 @@ def beginning(path: str | os.PathLike[str], most: int, start: int = 0) -> tuple[
     # Without waiting if it is a pipe: its type is checked on the opened descriptor.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+        facts = os.fstat(handle)
+        if not stat.S_ISREG(facts.st_mode):
             raise OSError(None, "not a regular file")
-        found = os.pread(handle, most + 1, start)
+        # A large buffer takes longer than the file in it. (The kernel's own files have no size.)
+        found = os.pread(handle, min(most, facts.st_size or most) + 1, start)
     finally:
         os.close(handle)
     return found[:most], len(found) <= most

@@ -15,7 +15,7 @@ class PiledMarks:
         self.begin()
 
     def begin(self) -> None:
-        """The next character stands beside no letter of the text: it begins, or the cursor has moved."""
+        """The next character is next to no letter of the text: it begins, or the cursor has moved."""
         self._marks = _MOST
 
     def fits(self, character: str) -> bool:

@@ -16,8 +16,8 @@ Kind = Literal["compute", "graphics", "compute+graphics", "mps"]
 
 KINDS: tuple[str, ...] = get_args(Kind)
 
-ANOTHER_NAMESPACE = "another namespace"
-"""The note of a process whose pid means nothing here: NVML reports the host's pids inside a container."""
+ANOTHER_NAMESPACE = "outside this container"
+"""The note of a process of another pid namespace: its pid means nothing here."""
 
 ENDED = "ended"
 """The note of a process that the driver still lists, but the system no longer has."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import short_name
-from gputui.inventory.light_dataclasses import dataclass, field
+from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.link import LinkMatrix, NumberMatrix, PeerMatrix
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Snapshot:
 
     @cached_property
     def own_lease(self) -> frozenset[str]:
-        """The keys of the devices of the lease in which this process runs. It divides it into steps."""
+        """The keys of the devices of the lease around this process: its launches are steps of that lease."""
         return frozenset(claim.key for claim in self.claims if claim.ours)
 
     @cached_property
@@ -202,6 +202,13 @@ class Snapshot:
         if not device.unified or device.memory_total is not None or load is None:
             return device.memory_used, device.memory_total
         return load.memory_used, load.memory_total
+
+    def with_memory(self, device: Device) -> Device:
+        """The device with that memory, and with what is free of it."""
+        used, total = self.memory(device)
+        if total == device.memory_total:
+            return device
+        return replace(device, memory_used=used, memory_total=total, memory_free=self.memory_free(device))
 
     def memory_free(self, device: Device) -> int | None:
         """The bytes of memory that a program can get on the device; None where that is not known.

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from gputui.inventory.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from gputui.inventory.typed_json import Celsius, Large, Moment
+
+
+NvlinkFabric = Literal["not started", "in progress", "ready", "failed"]
+"""The states of the registration, in the order of NVML_GPU_FABRIC_STATE_* from 1 (nvml.h)."""
+
+NVLINK_FABRICS: tuple[NvlinkFabric, ...] = get_args(NvlinkFabric)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +38,12 @@ class Telemetry:
     xid, xid_at                 the driver's last error report while we watched, and when (epoch seconds)
     pcie_*                      the present state of the link, and the best that device and slot support
     pcie_sent, pcie_received, nvlink_sent, nvlink_received   rates
+    nvlink_fabric               how far the GPU's registration with the NVSwitches' manager is
+    nvlink_domain, nvlink_clique   of GPUs that NVLink joins across boxes: the cluster's UUID, and the group
+                                in it whose members reach each other
+    tool_index                  the number that the vendor's own tool gives the device (rocm-smi, amd-smi: in
+                                PCI order), where it may differ from `Device.index`
+    buffers                     bytes of RAM in the buffers of a Jetson's GPU, cameras and displays (NvMap)
     sm_active, sm_occupancy, tensor_active   percent, by GPM (Hopper and newer)
     energy                      J since the driver was loaded
     """
@@ -64,6 +76,11 @@ class Telemetry:
     pcie_received: Large | None = None
     nvlink_sent: Large | None = None
     nvlink_received: Large | None = None
+    nvlink_fabric: NvlinkFabric | None = None
+    nvlink_domain: str | None = None
+    nvlink_clique: int | None = None
+    tool_index: int | None = None
+    buffers: int | None = None
     sm_active: Large | None = None
     sm_occupancy: Large | None = None
     tensor_active: Large | None = None

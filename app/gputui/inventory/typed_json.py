@@ -31,6 +31,8 @@ LAST_MOMENT = 253_402_214_400
 """The last day of the year 9999, a date that can be written in every time zone."""
 
 T = TypeVar("T")
+Json = dict[str, Any]
+"""An object of JSON."""
 
 
 class DocumentError(ValueError):
@@ -47,7 +49,7 @@ class DocumentError(ValueError):
 
     def __str__(self) -> str:
         place = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in self._steps)
-        return f"{printable(place.removeprefix('.')) or 'file'}: {self.args[0]}"
+        return f"{printable(place.removeprefix('.'))}: {self.args[0]}" if place else self.args[0]
 
 
 def wrong(value: object, want: str) -> DocumentError:
@@ -56,9 +58,9 @@ def wrong(value: object, want: str) -> DocumentError:
 
     if isinstance(value, dict | list):
         # The contents are not shown, because they may be nested too deep.
-        return DocumentError(f"{want} expected, found a list or an object")
+        return DocumentError(f"expected {want}, found a list or an object")
     shown = json.dumps(value, default=str)
-    return DocumentError(f"{want} expected, found {shown if len(shown) <= 40 else shown[:37] + '…'}")
+    return DocumentError(f"expected {want}, found {shown if len(shown) <= 40 else shown[:37] + '…'}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,8 @@ def loads_of_others(data: bytes) -> Any:
     try:
         return parse_json(data, 4 * len(data), _MOST_OF_OTHERS)
     except ValueError as error:
-        raise DocumentError(f"not JSON: {error}") from None
+        # (Its line is counted within this document, which may be a line itself.)
+        raise DocumentError(f"not JSON: {getattr(error, 'msg', error)}") from None
 
 
 def within(value: Any, *keys: str) -> Any:
@@ -353,7 +356,7 @@ def _pair(forms: list[Form]) -> Form:
 def _object(form: Form) -> Form:
     read_one, write = _read_nullable(form), form.write
 
-    def read(value: Any) -> dict[str, Any]:
+    def read(value: Any) -> Json:
         if value.__class__ is not dict:
             raise wrong(value, "an object")
         return {key: inside(key, read_one, each) for key, each in value.items()}
@@ -381,8 +384,9 @@ def _kind_of(cls: Any, path: str) -> Any:
     kind = eval(said, {**globals(), **_KNOWN, **vars(sys.modules[cls.__module__])})
     if not rest:
         return kind
-    (inside,) = (part for part in get_args(kind) or (kind,) if part is not NoneType)
-    return _kind_of(inside, rest) | None if inside is not kind else _kind_of(inside, rest)
+    (owner,) = (part for part in get_args(kind) or (kind,) if part is not NoneType)
+    found = _kind_of(owner, rest)
+    return found if owner is kind else found | None
 
 
 def _value_of(subject: Any, path: str) -> Any:
@@ -461,11 +465,11 @@ class Record(Generic[T]):
         """All keys."""
         return {row[1] for row in self.rows}
 
-    def facts(self, value: Any) -> dict[str, Any]:
+    def facts(self, value: Any) -> Json:
         """The values of an object, by field. Raises DocumentError."""
         if value.__class__ is not dict:
             raise wrong(value, "an object")
-        found: dict[str, Any] = {}
+        found: Json = {}
         key = ""
         try:
             for name, key, form, needed in self.rows:
@@ -487,9 +491,9 @@ class Record(Generic[T]):
         """An object as JSON-ready values; values that are JSON-ready already stay as they are."""
         return value if isinstance(value, dict) else self.write(value)
 
-    def write(self, subject: object = None, details: bool = False, /, **given: Any) -> dict[str, Any]:
+    def write(self, subject: object = None, details: bool = False, /, **given: Any) -> Json:
         """An object as JSON-ready values; a value in `given` replaces that of the field."""
-        found: dict[str, Any] = {}
+        found: Json = {}
         for name, key, form, _ in self.rows:
             if details or name not in self._details:
                 if name in given:
@@ -520,5 +524,5 @@ class Document(View):
     def __init__(self, keys: str, cls: type | None = None, **kinds: Any) -> None:
         super().__init__(cls, f"schema {keys}", schema=SCHEMA_KEY, **kinds)
 
-    def write(self, subject: object = None, details: bool = False, /, **given: Any) -> dict[str, Any]:
+    def write(self, subject: object = None, details: bool = False, /, **given: Any) -> Json:
         return super().write(subject, details, schema=SCHEMA, **given)

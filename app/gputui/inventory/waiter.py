@@ -21,7 +21,9 @@ class Waiter:
     devices  the UUIDs of suitable devices, None for any
     step     the step of the future claim (`Claim.step`): programs that wait inside a lease block nobody
              outside it, and other users do not block them
-    job      the id of the waiting job, None for a launch that is no job
+    job      the id of the waiting job, None for a launch that is not a job
+    client   the agent that asks, None for a person or a script
+    min_free, max_util   the bytes that must be free on each device, and its largest utilization in percent
     ours     whether the ticket belongs to our own user
     silent   whether it has lost its place: it is stopped, or its driver does not answer
     """
@@ -37,14 +39,10 @@ class Waiter:
     job: str | None = None
     ours: bool = False
     silent: bool = False
+    client: str | None = None
+    min_free: int | None = None
+    max_util: int | None = None
 
     def wants_of(self, keys: Collection[str] | None) -> bool:
         """Whether it could take one of these devices (None: any device)."""
         return self.devices is None or keys is None or not self.devices.isdisjoint(keys)
-
-    def is_before(self, other: Waiter) -> bool:
-        """Whether it is ahead of the other waiter in line, and could take devices that the other wants."""
-        alike = self.step == other.step and (not self.step or self.user == other.user)
-        if not alike or not self.wants_of(other.devices):
-            return False
-        return other.silent if self.silent != other.silent else self.place < other.place

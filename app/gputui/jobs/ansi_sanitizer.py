@@ -35,7 +35,7 @@ _HIDDEN = re.compile(
     r"((?:^|;)[345]8;(?:5|2;[0-9]*;[0-9]*);[0-9]*)"  # a colour, whose last number may be 8
     r"|(?:^|(?<=;))0*8(?::[0-9:]*)?(?=;|$)"
 )
-"""The number that hides text (SGR 8): who copies a line would copy what he does not see."""
+"""The number that hides text (SGR 8): a user who copies a line would copy text that is not visible."""
 _SHOWN = "28"
 _LONGEST = 4096
 """Characters up to which an unfinished sequence is kept until the rest arrives."""

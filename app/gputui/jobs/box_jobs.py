@@ -6,12 +6,12 @@ import contextlib
 import math
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.inventory.typed_json import DocumentError, Record, loads_of_others
+from gputui.inventory.typed_json import DocumentError, Json, Record, loads_of_others
 from gputui.jobs.last_lines import lines_in
 from gputui.jobs.record import TOLD
 from gputui.jobs.source import place
@@ -86,7 +86,7 @@ class _Told:
 _TOLD = Record(_Told)
 
 
-def _job(box: str, facts: dict[str, Any]) -> Job:
+def _job(box: str, facts: Json) -> Job:
     """The job, with its texts cut to a length that a page shows."""
     job = Job(**{**facts, "created": facts.get("created") or 0.0}, box=box)
     return replace(
@@ -198,7 +198,7 @@ class _Jobs(Asker):
         self._due = False
 
     def _read_log(self, again: bool = False) -> None:
-        """Read the log of the selected job, unless it was read already. `again` reads it anew while the job
+        """Read the log of the selected job, unless it was read already. `again` reads it again while the job
         runs or where the last read failed."""
         job = self._looked
         if job is None:

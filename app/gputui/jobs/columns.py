@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from gputui.choosing.queue_outlook import describe_request
+from gputui.choosing.queue_text import describe_request
+from gputui.choosing.verdict_text import warned
 from gputui.inventory.columns import Column
-from gputui.inventory.formatting import UNKNOWN, duration, printable, size
+from gputui.inventory.formatting import UNKNOWN, by, counted, duration, printable, size
 from gputui.inventory.job import Job, signal_name
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import cut
+from gputui.jobs.rerun import demo_of
 from gputui.launching.quoting import quote
 
 SIGNS: dict[str, tuple[str, str]] = {
@@ -23,7 +25,7 @@ SIGNS: dict[str, tuple[str, str]] = {
     "ended": ("?", "unknown"),
     "elsewhere": ("↗", "dim"),
 }
-"""A glyph and a tone for each state; the state's word is shown next to the glyph."""
+"""A glyph and a tone for each state of a job or an experiment; the state's word is next to the glyph."""
 _WIDEST_BOX = 20
 _LONGEST_TITLE = 40
 
@@ -43,7 +45,7 @@ def job_columns(
     def use(job: Job) -> str:
         return uses.get(job.id, "") if job.box is None else ""
 
-    every: dict[str, Column[Job]] = {
+    every = {
         "id": Column("ID", _address, "strong"),
         "name": Column("NAME", lambda job: printable(job.name or UNKNOWN)),
         "devices": Column("DEVICES", lambda job: on_devices(job, snapshot).removeprefix("GPU ")),
@@ -51,7 +53,7 @@ def job_columns(
         "state": Column("STATE", lambda job: job.state),
         "status": Column("STATUS", status_text),
         "outcome": Column("STATE", _outcome, lambda job: SIGNS.get(job.state, ("?", "unknown"))[1]),
-        "ran": Column("RAN", lambda job: how_long(job, now), "dim", right=True),
+        "ran": Column("RAN", lambda job: how_long(job, now), "dim", right=True, least=5),
         "ended": Column(
             "ENDED", lambda job: UNKNOWN if job.ended is None else f"{duration(now - job.ended)} ago"
         ),
@@ -61,7 +63,10 @@ def job_columns(
         "use": Column("USE", use, "warn"),
         "command": Column(
             "COMMAND",
-            lambda job: " ".join([f"({use(job)})"] * bool(use(job)) + [*_note(job), *map(quote, job.argv)]),
+            lambda job: (
+                " ".join([f"({use(job)})"] * bool(use(job)) + [*_note(job), *map(quote, job.argv)])
+                + by(job.client)
+            ),
         ),
         "title": Column("NAME", lambda job: printable(job.title), most=_LONGEST_TITLE),
         "log": Column("LOG", lambda job: printable(job.last_line or ""), "dim"),
@@ -74,16 +79,20 @@ def _address(job: Job) -> str:
 
 
 def on_devices(job: Job, snapshot: Snapshot | None) -> str:
-    """The devices that a job runs on or waits for: "GPU 4,5", "for 2 GPUs", "for GPU 4,5", "CPU"."""
+    """The devices that a job runs on or waits for: "GPU 4,5", "for 2 GPUs", "for GPU 4,5", "CPU". Devices
+    of a demo are marked on every other box."""
     count = job.in_line_for
-    if count is not None:
+    if count:
         line = next((w for w in snapshot.waiters if w.ours and w.job == job.id), None) if snapshot else None
         if line is not None and line.devices is not None:
             return f"for {describe_request(line, snapshot)}"
-        return f"for {count} GPU" + ("s" if count > 1 else "")
-    if job.state == "waiting":
+        return f"for {counted(count, 'GPU')}"
+    if job.state == "waiting" and count is None:
         return "in line"
-    return f"GPU {','.join(labels_of(job, snapshot))}" if job.devices else "CPU"
+    if not job.devices:
+        return "CPU"
+    here = snapshot is not None and not snapshot.by_key.keys().isdisjoint(job.keys)
+    return f"GPU {','.join(labels_of(job, snapshot))}{'' if here or demo_of(job) is None else ' (demo)'}"
 
 
 def labels_of(job: Job, snapshot: Snapshot | None) -> list[str]:
@@ -113,10 +122,12 @@ def _outcome(job: Job) -> str:
 
 
 def how_long(job: Job, now: float) -> str:
-    """The time that a job has run; for a job in line, the time that it has waited."""
+    """The time that a job has run, and may run, and whether it is stopped soon; for a job in line, the time
+    that it has waited."""
     begin = job.created if job.in_line_for is not None else job.began or job.created
     end = job.ended if job.over else now
-    return UNKNOWN if end is None or not begin else duration(end - begin)
+    limit = "" if job.until is None or job.time_limit is None else f" of {duration(job.time_limit)}"
+    return UNKNOWN if end is None or not begin else duration(end - begin) + limit + warned(job, now)
 
 
 def reason_of(job: Job) -> str | None:
@@ -133,6 +144,9 @@ def _note(job: Job) -> list[str]:
     reason = reason_of(job)
     if reason is not None:
         return [f"({printable(reason)})"]
+    awaited = ", ".join((*job.after, *job.after_ok))
+    if job.state == "waiting" and awaited:
+        return [f"(after {printable(awaited)})"]
     if job.state == "elsewhere":
         return [f"(on {printable(job.scope.host)})"]
     return [f"({job.left} of its processes went on)"] if job.left else []

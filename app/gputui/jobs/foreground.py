@@ -28,7 +28,7 @@ class Foreground:
     """The handlers of the terminal's signals, for one job.
 
     Enter it before the job is started, so that a hangup of the terminal in between is not missed. A job that
-    still waits in line is stopped when the terminal has gone; a job that runs goes on.
+    still waits in line is stopped when the terminal has gone; a running job continues.
     """
 
     def __init__(self) -> None:

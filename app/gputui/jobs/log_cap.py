@@ -1,4 +1,4 @@
-"""The cap of a log: its middle is given back to the disk, and the rest keeps its offsets.
+"""The cap of a log: its middle is freed on the disk, and the rest keeps its offsets.
 
 Neither the command, which writes into the file itself, nor a reader of the log notices. The supervisor of the
 job loads this file by its path (supervise.py), and it imports nothing of gputui.
@@ -26,7 +26,7 @@ class LogCap:
         self._most = most
         self._size = 0
         self._given_back = _HEAD
-        self.pause: float | None = _LOOK if most and hasattr(signal, "sigtimedwait") else None
+        self.pause = _LOOK if most and hasattr(signal, "sigtimedwait") else None
         """Seconds until the next check, None when none is needed."""
 
     def look(self) -> None:

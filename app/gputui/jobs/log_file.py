@@ -1,4 +1,4 @@
-"""Read the bytes of a log. The part that the cap has given back to the disk is a hole, which is skipped.
+"""Read the bytes of a log. The part that the cap has freed on the disk is a hole, which is skipped.
 
 The file's size and the offset of each byte do not change, so that a reader that follows the log keeps its
 place. A hole may be many GB large; the kernel reports where it ends (SEEK_DATA, lseek(2)).
@@ -31,9 +31,9 @@ def read_data(descriptor: int, place: int, most: int) -> tuple[int, bytes]:
 
 
 def end_of(log: Path, most: int) -> tuple[int, bytes]:
-    """The last bytes of a log, at most so many, and the place where they begin; a hole reads as null bytes.
+    """The last bytes of a log, at most so many, and the offset where they begin; a hole reads as NUL bytes.
 
-    A log that is not there has none, at 0.
+    For a missing log: no bytes, and offset 0.
     """
     try:
         with os.fdopen(open_own(log), "rb") as file:

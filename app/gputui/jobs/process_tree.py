@@ -9,12 +9,12 @@ from pathlib import Path
 from gputui.inventory.job import PidScope
 from gputui.inventory.process import Identity
 from gputui.system.namespaces import pid_namespace
-from gputui.system.process_stat import process_stat
+from gputui.system.process_stat import exists, process_stat
 
 _PROC = Path("/proc")
 
 
-def here() -> PidScope:
+def own_scope() -> PidScope:
     """The scope in which this process's pids are valid."""
     return PidScope(os.uname().nodename, _text(_PROC / "sys/kernel/random/boot_id"), pid_namespace())
 
@@ -30,15 +30,7 @@ def alive(process: Identity) -> bool:
     found = process_stat(process.pid)
     if found is not None:
         return found.state not in "ZX" and process.ticks in (None, found.ticks)
-    if _PROC.joinpath("self").exists():
-        return False
-    try:
-        os.kill(process.pid, 0)
-    except PermissionError:
-        return True
-    except OSError:
-        return False
-    return True
+    return not _PROC.joinpath("self").exists() and exists(process.pid)
 
 
 def family(roots: set[int]) -> set[Identity]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gputui.allocating.claims.own_lease import own_lease
+from gputui.allocating.claims.own_lease import NO_LEASE, own_lease
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.typed_json import DocumentError, Record
-from gputui.jobs.again import runs_experiment
 from gputui.jobs.experiments.request import REQUEST, SUBCOMMANDS, ExperimentRequest, without_secrets
 from gputui.jobs.own_call import OwnCall, this_gputui
+from gputui.jobs.rerun import runs_experiment
 from gputui.jobs.start import start_job
 from gputui.launching.launch import Launch
 from gputui.requesting.launch_request import LaunchRequest, sent, sparse
@@ -27,16 +27,18 @@ def queue_job(
     name: str | None = None,
     quiet: bool = False,
 ) -> Job:
-    """Start a job that waits in line for `count` devices and then becomes the command of `request`.
+    """Start a job that waits in line for `count` devices, and before that for the jobs of a settled request,
+    and then becomes the command of `request`.
 
     While it waits, `ps` shows other users "gputui" and nothing of the request. Inside a lease the job waits
     for a step of that lease, and keeps the lease meanwhile: otherwise it would never get the devices that its
     own lease holds. Raises StartError and JobError.
     """
-    own = own_lease(environ)
+    # No lease is kept while other jobs run.
+    own = NO_LEASE if request.awaited else own_lease(environ)
     if own.steps and not own.descriptors:
         raise JobError(
-            "a job cannot wait inside the lease of this process: a program in between has closed its"
+            "a job cannot wait inside the claim of this process: a program in between has closed its"
             " descriptors (Python's subprocess keeps them with close_fds=False); leave --wait or --detach out"
         )
     launch = Launch(this_gputui(("gputui", "run", "--wait"), "queued_entry"))

@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+from gputui.inventory.formatting import MIB
 from gputui.inventory.job import (
     CLAIMS,
     FINISHED,
     GIVEN,
+    IDLE,
+    LIMIT,
     NOTIFY,
     STARTED,
     TAKEN,
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from gputui.launching.launch import Launch
 
 SCHEMA = 1
-_MOST_BYTES = 16 * 1024 * 1024
+_MOST_BYTES = 16 * MIB
 """A command line has 2 MiB at most (execve(2)), and JSON writes a byte as six characters at worst."""
 
 T = TypeVar("T")
@@ -41,8 +44,8 @@ _DEVICE = Record(JobDevice)
 _GIVEN = Record(
     Job,
     "schema name line argv changes directory devices launcher user host boot pids starter created waits"
-    " launch withheld confined",
-    later="waits launch withheld confined",
+    " launch withheld confined time_limit idle_release client after after_ok",
+    later="waits launch withheld confined time_limit idle_release client after after_ok",
     schema=schema(SCHEMA),
     starter=Identity,
     created=Epoch,
@@ -52,18 +55,22 @@ _GIVEN = Record(
 )
 _STARTED = Record(Job, "supervisor command started", "", supervisor=Identity, command=Identity, started=Epoch)
 _TAKEN = Record(Job, "taken line changes devices confined", "confined", taken=Epoch)
+_IDLE = Record(Job, "idle_release_at", "", idle_release_at=Epoch)
 _FINISHED = Record(
     Job,
     "ended status signal stop why killed left peak_process_memory trouble",
     later="status signal stop why killed left peak_process_memory trouble",
     ended=Epoch,
 )
-_LATER = "created started ended directory status signal stop killed left peak_process_memory launcher user"
+_LATER = (
+    "created started ended directory status signal stop killed left peak_process_memory launcher user"
+    " time_limit idle_release idle_release_at client after after_ok"
+)
 JOB_ID = check(str, re.compile("[a-z0-9]{1,64}").fullmatch, "a job's id")
 TOLD_KEYS = f"id name state line argv devices {_LATER}"
 TOLD_KINDS: dict[str, Any] = {
     "id": Annotated[str, JOB_ID],
-    **dict.fromkeys(("created", "started", "ended"), Moment | None),
+    **dict.fromkeys(("created", "started", "ended", "idle_release_at"), Moment | None),
 }
 TOLD = Record(Job, TOLD_KEYS, _LATER, **TOLD_KINDS)
 """The facts of a job that `jobs --json` prints and another box reads; an older gputui prints fewer."""
@@ -89,6 +96,11 @@ def write_taken(folder: Path, launch: Launch, now: float) -> None:
     """Write the devices and the command of a job that has waited for its devices. Raises OSError."""
     document = _TAKEN.write(without_secrets_of(launch), taken=now, confined=launch.inside is not None)
     write_private(folder / TAKEN, json.dumps(document))
+
+
+def write_limit(folder: Path, seconds: float) -> None:
+    """Write the seconds that it may run, as it has its devices now. Raises OSError."""
+    write_private(folder / LIMIT, str(seconds))
 
 
 def write_claims(folder: Path, records: Iterable[str]) -> None:
@@ -173,7 +185,8 @@ def _read(folder: Path) -> Job:
         _document(folder / STARTED, _STARTED.facts),
         _document(folder / FINISHED, _FINISHED.facts),
     )
-    facts = given | (taken or {}) | (started or {}) | (finished or {})
+    idle = _document(folder / IDLE, _IDLE.facts) if finished is None else None
+    facts = given | (taken or {}) | (idle or {}) | (started or {}) | (finished or {})
     return Job(id=folder.name, folder=folder, scope=scope, state="starting", **facts)
 
 

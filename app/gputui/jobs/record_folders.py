@@ -12,11 +12,11 @@ from typing import Any, Protocol, TypeVar
 from gputui.inventory.job import JobError, NoSuchJobError
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.typed_json import DocumentError, loads
-from gputui.system.files import open_own, private_folder
+from gputui.system.files import private_folder, read_own
 from gputui.system.trust import how_changed
 
 _LETTERS, _DIGITS = "abcdefghjkmnpqrstuvwxyz", "23456789"
-"""Without the characters that are easily confused (l 1, o 0, i)."""
+"""The characters of an id: none that is easily taken for another (l 1, o 0, i)."""
 _TRIES = 1000
 
 
@@ -91,6 +91,7 @@ def read_folders(
     wanted  whether a folder is read
     """
     try:
+        refuse_of_others(parent)
         folders = sorted(
             entry for entry in parent.iterdir() if entry.is_dir() and entry.name[0] != "." and wanted(entry)
         )
@@ -98,6 +99,8 @@ def read_folders(
         return (), ()
     except OSError as error:
         raise JobError(f"cannot read {str(parent)!r}: {error.strerror}") from None
+    except RecordError as error:
+        raise JobError(f"{str(parent)!r} is not read: {error}") from None
     found, unreadable = [], []
     known = {record.id: record for record in ended}
     for folder in folders:
@@ -109,7 +112,7 @@ def read_folders(
     return tuple(sorted(found, key=lambda record: (record.created, record.id))), tuple(unreadable)
 
 
-def meant(
+def find_by_word(
     word: str, among: Sequence[R | Unreadable], what: str, listed: str, named: Sequence[R] = ()
 ) -> R | Unreadable:
     """The record that `word` means: its id, else the one of those `named` so, else the beginning of its id.
@@ -119,7 +122,7 @@ def meant(
 
     Raises NoSuchJobError where there is none, or more than one.
     """
-    found: Sequence[R | Unreadable] = (
+    found = (
         [one for one in among if one.id == word]
         or named
         or [one for one in among if word and one.id.startswith(word)]
@@ -145,8 +148,7 @@ def read_document(file: Path, most: int, read: Callable[[Any], T]) -> T | None:
     Raises OSError, and DocumentError, also for a file of more than `most` bytes.
     """
     try:
-        with os.fdopen(open_own(file), "rb") as stream:
-            data = stream.read(most + 1)
+        data = read_own(file, most + 1)
     except FileNotFoundError:
         return None
     try:

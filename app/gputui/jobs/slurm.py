@@ -70,7 +70,7 @@ def request_at(
     if not kind and len(known) == 1 and all(gpus.type for each in able for gpus in each.gpus):
         kind = known[0]
     elif not kind and len(known) > 1:
-        notes.append(f"any type will do ({', '.join(known)}): PLACE:TYPE names one")
+        notes.append(f"any type will do ({', '.join(known)}); PLACE:TYPE asks for one")
     request = SlurmRequest(
         node=node.name if node is not None else "",
         partition=partition.name if partition is not None and not partition.default else "",
@@ -103,7 +103,7 @@ def slurm_launch(
 ) -> Launch:
     """The launch on `count` devices, which Slurm will select. Raises SlurmError."""
     if options.nodes > 1:
-        raise SlurmError("several machines of Slurm's: gputui export --as sbatch --nodes N writes it")
+        raise SlurmError("several Slurm nodes need a script: `gputui export --as sbatch --nodes N` writes it")
     if options.processes is not None and launcher_of(options).name == "python":
         # srun starts the processes.
         request, options = replace(request, processes=options.processes), replace(options, processes=None)

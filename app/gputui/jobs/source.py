@@ -1,7 +1,7 @@
 """A source that adds the user's own jobs to every snapshot of another source.
 
-To the box of a demo or a recording it adds only the jobs that this process has started: other jobs run on
-this machine's devices. Such jobs hold no claims there; their devices are shown as claimed.
+To the box of a demo or a recording it adds only the jobs that were started there: other jobs run on this
+machine's devices. Such jobs hold no claims there; their devices are shown as claimed.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class WithJobs:
         now = time.monotonic()
         if now - self._looked >= _EVERY:
             self._looked = now
-            self._look(time.time())
+            self._look(time.time(), snapshot)
         if not self._jobs:
             return snapshot
         self._note_peaks(snapshot)
@@ -93,7 +93,7 @@ class WithJobs:
     def close(self) -> None:
         self._source.close()
 
-    def _look(self, now: float) -> None:
+    def _look(self, now: float, box: Snapshot) -> None:
         try:
             if self._folder is None:
                 self._folder = state_folder(self._environ) / "jobs"
@@ -103,7 +103,7 @@ class WithJobs:
             return
         # Imported here: most users have never started a job.
         from gputui.inventory.job import JobError
-        from gputui.jobs.process_tree import here
+        from gputui.jobs.process_tree import own_scope
         from gputui.jobs.record import read_job
         from gputui.jobs.record_folders import RecordError
         from gputui.jobs.store import Stored, stored
@@ -114,7 +114,7 @@ class WithJobs:
                 self._stored = stored(self._environ, self._stored, now - _RECENT)
                 self._listed = (changed, now - changed / 1e9)
             else:
-                jobs, scope = [], here()
+                jobs, scope = [], own_scope()
                 for job in self._stored.jobs:
                     try:
                         jobs.append(job if job.over else read_job(job.folder, scope))
@@ -125,8 +125,7 @@ class WithJobs:
             # The jobs page shows the reason.
             self._jobs, self._stored = (), None
             return
-        jobs_here = self._stored.jobs if not self.label else filter(of_this_program, self._stored.jobs)
-        shown = _shown(tuple(jobs_here), now)
+        shown = _shown([job for job in self._stored.jobs if not self.label or was_started_on(box, job)], now)
         self._jobs = tuple(replace(job, tail=self._tail(job)) for job in shown)
         ids = {job.id for job in shown}
         for known in (self._tails, self._peaks):
@@ -174,6 +173,11 @@ def _shown(jobs: Collection[Job], now: float) -> list[Job]:
     return [*current, *recent[:_MOST_ENDED]]
 
 
-def of_this_program(job: Job) -> bool:
-    """Whether this process has started the job."""
-    return job.starter is not None and job.starter.pid == os.getpid()
+def was_started_on(box: Snapshot, job: Job) -> bool:
+    """Whether the job was started on a box that is not this machine: by this process, which shows the box, or
+    on the devices of a demo."""
+    if job.starter is not None and job.starter.pid == os.getpid():
+        return True
+    from gputui.jobs.rerun import demo_of
+
+    return not box.by_key.keys().isdisjoint(job.keys) and demo_of(job) is not None

@@ -7,32 +7,36 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from gputui.allocating.settings import Settings, SettingsError, settings
+from gputui.inventory.formatting import read_duration
 from gputui.inventory.job import STEPS, Job, JobDevice, JobError, Trouble
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs import FOLDER
-from gputui.jobs.again import as_kept
 from gputui.jobs.own_call import OwnCall, this_gputui
-from gputui.jobs.process_tree import here, identity
+from gputui.jobs.process_tree import identity, own_scope
 from gputui.jobs.record import (
     read_job,
     without_secrets_of,
     write_claims,
     write_finished,
     write_given,
+    write_limit,
     write_notify,
     write_words,
 )
 from gputui.jobs.record_folders import RecordError, cannot_keep, new_folder
+from gputui.jobs.rerun import as_kept
 from gputui.jobs.store import jobs_folder
 from gputui.launching.history import name_problem
 from gputui.launching.launch import Launch
+from gputui.launching.launch_options import NEVER
 from gputui.launching.secrets import program_and_script, without_secrets
 from gputui.launching.start import StartError, cannot_start
-from gputui.requesting.launch_request import LaunchRequest
+from gputui.requesting.launch_request import LaunchRequest, jobs_of
 from gputui.system.files import create_private
 from gputui.system.users import own_name
 
@@ -41,15 +45,17 @@ if TYPE_CHECKING:
 
 _SUPERVISE = Path(__file__).with_name("supervise.py")
 _LIVE = "PYTHONUNBUFFERED"
-_EVERY = 30.0
-"""Seconds between two checks of the devices that a job runs on."""
+_EVERY = "30 30"
+"""Seconds before the first check of a job's devices, and the most between two: where it can stop the job."""
+_NOTED = "10 120"
+"""Seconds before the first reading for the usage, and the most between two: a reading takes 0.15 s of CPU."""
 
 
 def detached(launch: Launch, environ: Mapping[str, str]) -> Launch:
     """The launch as a job runs it: Python's output is unbuffered, unless the user has set that variable."""
     if _LIVE in environ or any(name == _LIVE for name, _ in launch.changes):
         return launch
-    remark = f"{_LIVE}=1 so that the log shows what is printed when it is printed"
+    remark = f"{_LIVE}=1, so that the log shows output as soon as it is printed"
     return replace(launch.with_changes((_LIVE, "1")), remarks=(*launch.remarks, remark))
 
 
@@ -69,7 +75,7 @@ def start_job(
     request: LaunchRequest | None = None,
     tie: int | None = None,
 ) -> Job:
-    """Start `launch` with its changes to `environ`. The job goes on when this process ends.
+    """Start `launch` with its changes to `environ`. The job keeps running when this process ends.
 
     `pass_fds` are open descriptors that the command and its descendants inherit under the same numbers; the
     supervisor closes them. `claims` are the paths of a lease's records: the supervisor empties them when the
@@ -82,20 +88,22 @@ def start_job(
     if name is not None:
         check_name(name)
     launch = detached(launch, environ)
-    kept = without_secrets_of(launch)
+    kept, own = without_secrets_of(launch), _settings(environ)
     given = replace(
         _given(kept, new_folder(jobs_folder(environ)), name),
         launch=as_kept(request) if request is not None else queued and queued.kept,
         withheld=without_secrets(launch.argv)[1],
+        idle_release=_idle_release(own, request),
+        client=None if request is None else request.client,
     )
     if queued is not None:
-        given = _waiting(given, queued)
+        given = _waiting(given, queued, request)
         launch = launch.with_changes((FOLDER, str(given.folder)))
     try:
         words = launch.argv if queued is None else queued.words
-        if any("\0" in word for word in (*words, launch.directory or "")):
-            raise StartError(f"cannot start {launch.argv[0]!r}: an argument contains a null byte", 126)
-        own = _settings(environ)
+        values = (value for _, value in launch.changes if value)
+        if any("\0" in word for word in (*words, launch.directory or "", *values)):
+            raise StartError(f"cannot start {launch.argv[0]!r}: an argument contains a NUL byte", 126)
         _write(given, claims, queued, _notify_words(own, environ))
         look = _look(own, launch, given)
         answer = _supervise(given, launch.started, environ, pass_fds, tie, own.log_cap, look)
@@ -113,11 +121,16 @@ def start_job(
         raise JobError(f"job {given.id} has started, but its record is gone: {error}") from None
 
 
-def _waiting(given: Job, queued: OwnCall) -> Job:
+def _waiting(given: Job, queued: OwnCall, request: LaunchRequest | None) -> Job:
     """The job as a waiting job: its recorded command is the command that it will start."""
     line = without_secrets_of(Launch(queued.line)).line
     argv, withheld = without_secrets(queued.argv)
-    return replace(given, waits=queued.count, argv=argv, line=line, withheld=withheld)
+    given = replace(given, waits=queued.count, argv=argv, line=line, withheld=withheld)
+    if request is None:
+        return given
+    limit = request.options.time_limit
+    after, good = tuple(jobs_of(request.after)), tuple(jobs_of(request.after_ok))
+    return replace(given, time_limit=limit, after=after, after_ok=good)
 
 
 def _write(given: Job, claims: Sequence[str], queued: OwnCall | None, notify: Sequence[str]) -> None:
@@ -127,6 +140,8 @@ def _write(given: Job, claims: Sequence[str], queued: OwnCall | None, notify: Se
         write_claims(given.folder, claims)
     if queued is not None:
         write_words(given.folder, queued.words)
+    elif given.time_limit is not None:
+        write_limit(given.folder, given.time_limit)
     if notify:
         write_notify(given.folder, given.name or program_and_script(given.argv), notify)
 
@@ -168,12 +183,24 @@ def _notify_words(own: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
     return (str(Path(program).absolute()), *words[1:]) if program else ()
 
 
-def _look(own: Settings, launch: Launch, job: Job) -> tuple[str, ...]:
-    """The command that the supervisor runs at intervals, to stop the job if it uses devices that it has not
-    claimed. () where the settings do not ask for that, or the job cannot reach such devices."""
-    gets_there = launch.inside is None and (launch.devices or job.waits)
-    looks = gets_there and own.stray == "stop"
-    return this_gputui(("jobs", "stop", "--if-stray", job.id)) if looks else ()
+def _look(own: Settings, launch: Launch, job: Job) -> tuple[str, tuple[str, ...]]:
+    """How often the supervisor runs a command, with the seconds after which it stops an idle job, and the
+    command: it records the usage, tells whether the job is idle, and stops the job if it uses devices that it
+    has not claimed, where the settings ask for that. A job without devices has no such command."""
+    if not (launch.devices or job.waits):
+        return f"{_NOTED} 0", ()
+    stray = launch.inside is None and own.stray == "stop"
+    checks = ["--if-stray"] * stray + ["--if-idle"] * (job.idle_release is not None)
+    words = ("record", "--note", *(f"{check}={job.id}" for check in checks))
+    return f"{_EVERY if checks else _NOTED} {job.idle_release or 0}", this_gputui(words)
+
+
+def _idle_release(own: Settings, request: LaunchRequest | None) -> float | None:
+    """The seconds at 0 % after which a job is stopped, None for never: as its owner said at the start."""
+    said = request.options.idle_release if request is not None else None
+    if said is None:
+        return own.rules.idle_release or None
+    return None if said == NEVER else read_duration(said)
 
 
 def _settings(environ: Mapping[str, str]) -> Settings:
@@ -205,8 +232,9 @@ def _given(launch: Launch, folder: Path, name: str | None) -> Job:
         confined=launch.inside is not None,
         devices=tuple(JobDevice(d.index, d.uuid, d.name) for d in launch.devices),
         launcher=launch.launcher,
+        time_limit=launch.time_limit,
         user=own_name(),
-        scope=here(),
+        scope=own_scope(),
         starter=identity(os.getpid()),
         created=time.time(),
         state="starting",
@@ -220,24 +248,23 @@ def _supervise(
     pass_fds: Sequence[int],
     tie: int | None,
     log_cap: int,
-    look: Sequence[str],
+    look: tuple[str, Sequence[str]],
 ) -> str:
     """Start the supervisor and wait for its answer. Raises OSError when no log can be made, and
     StartError."""
     import subprocess
 
     log = create_private(job.log, os.O_WRONLY | os.O_APPEND)
-    environment = launch.environment(environ)
     answer, reply = os.pipe()
     with open(answer, encoding="ascii") as answers:  # noqa: PTH123 - a descriptor
         try:
             process = subprocess.Popen(
-                # -I -S: Python's variables in the job's environment are for the job, not for its supervisor.
+                # -I -S: Python's variables are for the job, not for its supervisor.
                 [sys.executable, "-I", "-S", str(_SUPERVISE), str(job.folder), *map(str, (reply, *pass_fds))],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                env=environment,
+                env=environ,
                 pass_fds=(reply, *pass_fds, *(() if tie is None else (tie,))),
                 start_new_session=True,
             )
@@ -249,20 +276,26 @@ def _supervise(
             os.close(log)
         with process:
             if process.stdin is not None:
-                _tell(process.stdin, launch, environment.get("LC_CTYPE"), log_cap, tie, look)
+                _tell(process.stdin, launch, environ, log_cap, tie, look)
             return answers.read()
 
 
 def _tell(
-    stdin: IO[bytes], launch: Launch, locale: str | None, cap: int, tie: int | None, look: Sequence[str]
+    stdin: IO[bytes],
+    launch: Launch,
+    environ: Mapping[str, str],
+    cap: int,
+    tie: int | None,
+    look: tuple[str, Sequence[str]],
 ) -> None:
     """Send the supervisor its facts through stdin, not through files or arguments, so that no byte
     changes."""
-    kept = "" if locale is None else f"={locale}"
     tied = "" if tie is None else str(tie)
-    counts = map(str, (len(launch.left_out), len(look), len(launch.argv)))
-    facts = (launch.directory or "", kept, str(cap), tied, str(_EVERY))
-    words = [*counts, *facts, *launch.left_out, *look, *launch.argv]
+    every, called = look
+    variables = [f"{name}={value}" for name, value in launch.environment(environ).items()]
+    lists = (launch.left_out, called, launch.argv, variables)
+    facts = (launch.directory or "", str(cap), tied, every)
+    words = [*(str(len(each)) for each in lists), *facts, *chain(*lists)]
     # Where the supervisor has ended already, its missing answer shows that.
     with contextlib.suppress(BrokenPipeError), stdin:
         stdin.write(b"\0".join(map(os.fsencode, words)))

@@ -10,7 +10,7 @@ import time
 from gputui.inventory.job import STOP, Job, JobError
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.process import Identity
-from gputui.jobs.process_tree import alive, family, here, session, writers
+from gputui.jobs.process_tree import alive, family, own_scope, session, writers
 from gputui.jobs.record import write_finished
 from gputui.jobs.wait import refreshed, wait_for
 from gputui.system.files import write_private
@@ -35,7 +35,7 @@ def stop(job: Job, number: int = signal.SIGTERM, grace: float = GRACE, why: str 
 
     The job's supervisor stops it, and continues if we are interrupted. Without a supervisor, or where the
     request cannot be written (a full disk), we stop the job ourselves. For a job that has ended, only the
-    processes that it left behind are stopped; having none is no error. `why` is kept in the record.
+    processes that it left behind are stopped; having none is not an error. `why` is kept in the record.
     """
     began = time.monotonic()
     while (job := refreshed(job)).state == "starting":
@@ -80,6 +80,7 @@ def _ask(job: Job, supervisor: Identity, number: int, grace: float, why: str) ->
         except OSError:
             return False
     _send(supervisor, signal.SIGTERM)
+    _send(supervisor, signal.SIGCONT)
     return True
 
 
@@ -119,7 +120,7 @@ def _members(job: Job) -> set[Identity]:
     """
     others = {os.getpid(), *([job.supervisor.pid] if job.supervisor else [])}
     roots = writers(job.log) - others
-    if job.command is not None and job.scope == here() and alive(job.command):
+    if job.command is not None and job.scope == own_scope() and alive(job.command):
         roots |= {job.command.pid} | session(job.command.pid)
     return {process for process in family(roots) if process.pid not in others}
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from gputui.inventory.job import FINISHED, Job, JobError
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.jobs.process_tree import here
+from gputui.jobs.process_tree import own_scope
 from gputui.jobs.record import read_job
-from gputui.jobs.record_folders import Unreadable, meant, read_folders, remove
+from gputui.jobs.record_folders import Unreadable, find_by_word, read_folders, remove
 from gputui.jobs.typed_name import typed_list, typed_name
 from gputui.system.files import NoHomeError, state_folder
 
@@ -43,7 +43,7 @@ def stored(environ: Mapping[str, str], before: Stored | None = None, since: floa
         except OSError:
             return True
 
-    scope = here()
+    scope = own_scope()
     ended = [job for job in before.jobs if job.over] if before else []
     return Stored(*read_folders(jobs_folder(environ), lambda folder: read_job(folder, scope), ended, wanted))
 
@@ -61,7 +61,18 @@ def find_job(word: str, among: Stored, newest: bool = False) -> Job | Unreadable
     """
     named = [job for job in among.jobs if job.name == word]
     current = [job for job in named if not job.over] or (named[-1:] if newest else named)
-    return meant(word, (*among.jobs, *among.unreadable), "job", typed_list(), current)
+    return find_by_word(word, (*among.jobs, *among.unreadable), "job", typed_list(), current)
+
+
+def readable_job(word: str, among: Stored, newest: bool = False) -> Job:
+    """The job of `find_job`. Raises JobError, also where its record cannot be read."""
+    job = find_job(word, among, newest)
+    if isinstance(job, Unreadable):
+        name = typed_name(job.id)
+        raise JobError(
+            f"{job.id} is not a readable job: {job.reason}; `gputui jobs forget {name}` removes it"
+        )
+    return job
 
 
 def forget(job: Job | Unreadable, force: bool = False) -> None:

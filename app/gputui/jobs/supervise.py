@@ -4,14 +4,16 @@
 
 It imports nothing of gputui and little else, because it lives as long as the job (9 MB, 5 of them its own);
 two files that do the same are loaded by their paths (`_loaded`). Its stdin carries the directory, the cap of
-the log, a pipe and the command; its stdout and stderr are the job's log; its environment is the command's. To
-PIPE it writes "started", or the step at which the start failed and the errno. Only the command inherits the
-DESCRIPTORs.
+the log, a pipe, the command and its environment, of which nothing applies to the supervisor: an agent may
+name any variable. Its stdout and stderr are the job's log. To PIPE it writes "started", or the step at which
+the start failed and the errno. Only the command inherits the DESCRIPTORs.
 
 The command never begins before its pid is in the record. SIGTERM begins a stop with the signal and the
-seconds of grace from the file "stop" in the folder. The signal goes to the command's process group and, once
-the command has ended, to the remaining processes; after the grace, SIGKILL goes to all of them. Launchers
-such as torchrun start workers in their own sessions, which no signal to a group reaches.
+seconds of grace from the file "stop" in the folder; so do, with SIGTERM, the end of the seconds in the file
+"limit", which begin when the command has its devices, and, after a warning, the time for which a job has not
+used its devices (`_Look`). The signal goes to the command's process group and,
+once the command has ended, to the remaining processes; after the grace, SIGKILL goes to all of them.
+Launchers such as torchrun start workers in their own sessions, which no signal to a group reaches.
 
 A log above its cap loses its middle (log_cap.py). A job that is tied to a process is stopped when that
 process ends, even by SIGKILL: the process holds the other end of a pipe. When the job has ended, the command
@@ -35,6 +37,12 @@ _SUBREAPER = 36
 _GRACE = 10.0
 _NOTIFY_TIME = 10.0
 """Seconds that the command of "notify" may take."""
+_LOOKED_AWAY = 90.0
+"""The most seconds between two readings between which a job counts as idle (choosing/state_times.py)."""
+_UNUSED = 10
+"""The status of the command of `_Look` that says that the job does not use its devices (cli/recorder.py)."""
+_WARNING = 300.0
+"""The most seconds from the warning of an idle job to its stop."""
 _AGAIN, _AT_MOST = 0.05, 1.0
 """Seconds between two rounds of SIGKILL: a process may have started another one meanwhile."""
 _END = 512
@@ -84,7 +92,7 @@ def main() -> None:
         with contextlib.suppress(OSError):
             # Where it cannot be written, the end is shown as unknown.
             _write_end(folder, end.json)
-        _notify(folder, end)
+        _notify(folder, f"{end.words} after {_duration(end.seconds)}")
         return
     step, why = trouble
     os.waitpid(command, 0)
@@ -99,34 +107,31 @@ class _Command:
     """The command to run, as bytes from stdin.
 
     directory  its working directory, "" for ours
-    locale     its LC_CTYPE as "=…", "" for none
     cap        the most bytes that its log may have on the disk (0: any)
     tie        the pipe whose closing stops the job, "" for none
-    every      seconds between two calls of `look` (`_Look`)
+    every      seconds before the first call of `look`, the most between two, and those after which an idle
+               job is stopped, 0 for never (`_Look`)
     left_out   the device files that the command cannot open
     """
 
     def __init__(
         self,
         directory: bytes,
-        locale: bytes,
         cap: bytes,
         tie: bytes,
         every: bytes,
         left_out: list[bytes],
         look: list[bytes],
         argv: list[bytes],
+        variables: list[bytes],
     ) -> None:
-        self.directory, self._locale, self.cap, self.argv = directory, locale, int(cap), argv
-        self.left_out, self.look = left_out, _Look(float(every), look)
+        self.directory, self.cap, self.argv = directory, int(cap), argv
+        self.environment = dict(each.split(b"=", 1) for each in variables)
+        first, most, idle = map(float, every.split())
+        self.left_out, self.look = left_out, _Look(first, most, idle, look)
         self.tie = int(tie) if tie else None
         if self.tie is not None:
             os.set_inheritable(self.tie, False)
-
-    def environment(self) -> dict[bytes, bytes]:
-        """Our environment, without the LC_CTYPE that Python sets for itself in the "C" locale (PEP 538)."""
-        made = {name: value for name, value in os.environb.items() if name != b"LC_CTYPE"}
-        return {**made, b"LC_CTYPE": self._locale[1:]} if self._locale else made
 
 
 def _read_command() -> _Command:
@@ -138,18 +143,21 @@ def _read_command() -> _Command:
     os.dup2(null, 0)
     os.close(null)
     words = data.split(b"\0")
-    if len(words) < 8 or len(words) != 8 + sum(map(int, words[:3])):
+    counts = [int(each) for each in words[:4] if each.isdigit()]
+    if len(counts) < 4 or len(words) != 8 + sum(counts):
         raise SystemExit(
             "gputui: the process that started this job ended before it had sent the whole command"
         )
-    nodes, looks, _ = map(int, words[:3])
-    directory, locale, cap, tie, every, *rest = words[3:]
-    look = rest[nodes : nodes + looks]
-    return _Command(directory, locale, cap, tie, every, rest[:nodes], look, rest[nodes + looks :])
+    rest, lists = words[8:], list[list[bytes]]()
+    for count in counts:
+        lists.append(rest[:count])
+        del rest[:count]
+    directory, cap, tie, every = words[4:8]
+    return _Command(directory, cap, tie, every, *lists)
 
 
 def _reply(answer: int, text: str) -> None:
-    """Answer the process that started us. It may have ended, which is no error."""
+    """Answer the process that started us. It may have ended, which is not an error."""
     with contextlib.suppress(BrokenPipeError):
         os.write(answer, text.encode())
     os.close(answer)
@@ -285,7 +293,7 @@ def _become(given: _Command, fail: int) -> None:
         if given.left_out:
             _confine(given.left_out)
         step = "program"
-        _execute(given.argv, given.environment())
+        _execute(given.argv, given.environment)
     except (OSError, ValueError) as error:
         # Python raises ValueError for an empty program.
         why = error.errno if isinstance(error, OSError) else errno.EINVAL
@@ -338,11 +346,19 @@ class _End:
 
 
 class _Look:
-    """Runs a command every `every` seconds, one at a time. The command checks the devices that the job runs
-    on, and asks us to stop the job where it has not claimed them (`gputui jobs stop --if-stray`)."""
+    """Runs a command after `every` seconds, then after twice as long each time, up to `most`; one at a time.
 
-    def __init__(self, every: float, words: list[bytes]) -> None:
-        self._words = words
+    The command records the usage (`gputui record --note`). It may also check the devices that the job runs
+    on, and ask us to stop the job where it has not claimed them (`--if-stray`). Its status tells whether the
+    job uses them (`--if-idle`).
+
+    idle  the seconds without use after which the job is stopped, 0 for never
+    """
+
+    def __init__(self, every: float, most: float, idle: float, words: list[bytes]) -> None:
+        self._words, self._most, self.idle = words, most, idle
+        self._begun = self._read_at = 0.0
+        self._unused_since: float | None = None
         self.pause = every if words and hasattr(signal, "sigtimedwait") else None
         self._due = time.monotonic() + every
         self.running = 0
@@ -350,11 +366,24 @@ class _Look:
     def look(self) -> None:
         if self.pause is None or self.running or time.monotonic() < self._due:
             return
-        self._due = time.monotonic() + self.pause
+        self.pause = min(2 * self.pause, self._most)
+        self._begun = time.monotonic()
+        self._due = self._begun + self.pause
         with contextlib.suppress(OSError):
             self.running = os.fork()
             if self.running == 0:
                 _start_apart(self._words)
+
+    def ended(self, status: int) -> float:
+        """Note the end of the command; return for how many seconds every reading was without use."""
+        self.running = 0
+        before, self._read_at = self._read_at, self._begun
+        if os.waitstatus_to_exitcode(status) != _UNUSED:
+            self._unused_since = None
+            return 0.0
+        if self._unused_since is None or self._begun - before > _LOOKED_AWAY:
+            self._unused_since = self._begun
+        return self._begun - self._unused_since
 
     def end(self) -> None:
         """Kill the running command: it is not a process of the job."""
@@ -391,17 +420,23 @@ class _Watch:
         # Durations come from the monotonic clock, which nobody sets.
         self._began = self._over_at = time.monotonic()
         self._stop: int | None = None
-        self._rest_told = False
+        self._rest_told = self._limited = self._warned = False
         self._killed: set[int] = set()
         self._pause = _AGAIN
 
     def until_the_end(self) -> _End:
         """Wait until the job has ended."""
         self._watch_tie()
+        self._start_limit()
         while not self._over():
             number = self._next_signal()
             if number == signal.SIGTERM or (number == signal.SIGIO and self._untied()):
-                self._begin_to_stop()
+                self._begin_to_stop(_asked(self._folder))
+            elif number == signal.SIGIO:
+                # The command, which has waited for its devices, has them.
+                self._start_limit()
+            elif number == signal.SIGALRM and self._stop is None:
+                self._begin_to_stop((signal.SIGTERM, _GRACE, '"its time limit was over"'))
             elif number == signal.SIGALRM:
                 self._kill()
         self._cap.look()
@@ -410,6 +445,8 @@ class _Watch:
         status = str(os.WEXITSTATUS(ended)) if os.WIFEXITED(ended) else "null"
         by = str(os.WTERMSIG(ended)) if os.WIFSIGNALED(ended) else "null"
         how = "stopped" if self._stop else f"ended with status {status}"
+        # A job that waits leaves there why it does not become its command.
+        self._why = self._why or _asked(self._folder)[2]
         return _End(
             f'{{"ended": {self._when}, "status": {status}, "signal": {by}, "stop": {self._stop or "null"},'
             f' "why": {self._why or "null"},'
@@ -430,6 +467,14 @@ class _Watch:
             self._look.look()
             return None
         return came.si_signo
+
+    def _start_limit(self) -> None:
+        """Start the time of the file "limit", where there is one. A request to stop has its own time."""
+        if self._limited or self._stop is not None:
+            return
+        with contextlib.suppress(OSError, ValueError), open(f"{self._folder}/limit", "rb") as file:  # noqa: PTH123
+            signal.setitimer(signal.ITIMER_REAL, float(file.read(30)))
+            self._limited = True
 
     def _watch_tie(self) -> None:
         """Request SIGIO for when the other end of the pipe is closed (O_ASYNC, fcntl(2))."""
@@ -479,13 +524,13 @@ class _Watch:
             if pid == 0:
                 return True
             if pid == self._look.running:
-                self._look.running = 0
+                self._release(self._look.ended(status))
             if pid == self._command:
                 self._ended, self._when, self._over_at = status, time.time(), time.monotonic()
 
-    def _begin_to_stop(self) -> None:
+    def _begin_to_stop(self, asked: tuple[int, float, str]) -> None:
         """Send the requested signal, and start the grace period; a later request replaces both."""
-        self._stop, grace, self._why = _asked(self._folder)
+        self._stop, grace, self._why = asked
         self._rest_told = False
         if self._ended is None:
             # The pid stays the command's until the command has been reaped.
@@ -494,6 +539,27 @@ class _Watch:
             _signal(-self._command, signal.SIGCONT)
         # A time of zero would switch the alarm off.
         signal.setitimer(signal.ITIMER_REAL, max(grace, 0.001))
+
+    def _release(self, unused: float) -> None:
+        """Warn of a job that has not used its devices for so many seconds, and stop it some time later."""
+        limit = self._look.idle
+        if not limit or self._stop is not None or self._ended is not None:
+            return
+        left = limit - unused
+        if left > min(_WARNING, limit / 2):
+            if self._warned:
+                self._warned = False
+                with contextlib.suppress(OSError):
+                    os.unlink(f"{self._folder}/idle.json")  # noqa: PTH108 - pathlib would be a megabyte
+        elif self._warned and left <= 0:
+            self._begin_to_stop((signal.SIGTERM, _GRACE, f'"its devices were idle for {_duration(unused)}"'))
+        elif not self._warned:
+            self._warned = True
+            how = f"idle for {_duration(unused)}, stopped in {_duration(left)} unless it uses its devices"
+            with contextlib.suppress(OSError):
+                _write(self._folder, "idle.json", f'{{"idle_release_at": {time.time() + left}}}')
+                os.write(1, f"\ngputui: {how}\n".encode())
+            _notify(self._folder, how)
 
     def _kill(self) -> None:
         found = _descendants()
@@ -520,8 +586,8 @@ def _peak_process_memory() -> int:
     return most if sys.platform == "darwin" else most * 1024
 
 
-def _notify(folder: str, end: _End) -> None:
-    """Start the command of the record's file "notify" with "{message}" replaced.
+def _notify(folder: str, how: str) -> None:
+    """Start the command of the record's file "notify" with "{message}" replaced, which says how the job is.
 
     We do not wait for it, because a process that waits for the job's end waits for ours. A separate process
     kills the command when it hangs."""
@@ -531,8 +597,7 @@ def _notify(folder: str, end: _End) -> None:
     except (OSError, ValueError):
         return
     job = os.fsencode(os.path.basename(folder))  # noqa: PTH119
-    how = f"{end.words} after {_duration(end.seconds)}".encode()
-    message = b"gputui: job %s %s" % (job, b"(%s) %s" % (title, how) if title else how)
+    message = b"gputui: job %s %s%s" % (job, b"(%s) " % title if title else b"", how.encode())
     argv = [word.replace(b"{message}", message) for word in words]
     if not argv or os.fork():
         return

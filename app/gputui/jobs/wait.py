@@ -13,11 +13,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from gputui.inventory.formatting import MIB
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Identity
 from gputui.jobs.log_file import end_of, missing, read_data
-from gputui.jobs.process_tree import alive, here
+from gputui.jobs.process_tree import alive, own_scope
 from gputui.jobs.record import read_job
 from gputui.jobs.record_folders import RecordError
 from gputui.system.files import open_own
@@ -28,7 +29,7 @@ _LONGEST = 3600.0
 """Most seconds of one wait."""
 _PIECE = 64 * 1024
 """Most bytes of a log that are read at once."""
-_MOST_BACK = 1024 * 1024
+_MOST_BACK = MIB
 """Bytes at the end of a log that are searched for its last lines."""
 _LOOK_AGAIN = 0.1
 """Seconds between two polls of the log."""
@@ -37,41 +38,28 @@ _LOOK_AGAIN = 0.1
 def refreshed(job: Job) -> Job:
     """Read the job's record again. Raises JobError when the record has gone."""
     try:
-        return read_job(job.folder, here())
+        return read_job(job.folder, own_scope())
     except RecordError as error:
         raise JobError(f"job {job.id} has been removed in the meantime: {error}") from None
 
 
 def wait_for(job: Job, timeout: float | None = None) -> Job:
-    """The job once it has ended, or as it is after `timeout` seconds. Raises JobError.
-
-    A job that belongs elsewhere cannot be waited for: its processes are not visible here.
-    """
-    deadline = None if timeout is None else time.monotonic() + timeout
-    while True:
-        job = refreshed(job)
-        if job.over:
-            return job
-        if job.state == "elsewhere":
-            raise JobError(f"job {job.id} belongs to {job.scope.host!r}; it can be waited for there")
-        left = _LONGEST if deadline is None else deadline - time.monotonic()
-        if left <= 0:
-            return job
-        with ending(job) as descriptor:
-            if descriptor is None:
-                time.sleep(min(left, _ASK_AGAIN))
-            else:
-                _readable([descriptor], min(left, _LONGEST))
+    """The job once it has ended, or as it is after `timeout` seconds. Raises JobError, also where its record
+    has been removed."""
+    wait_for_any([job], timeout)
+    return refreshed(job)
 
 
 def wait_for_any(jobs: Sequence[Job], timeout: float | None = None) -> list[Job]:
     """Wait until a job has ended, and return all jobs that have; [] after `timeout` seconds.
 
-    A job whose record has been removed counts as ended in an unknown way. Raises JobError as `wait_for` does.
+    A job whose record has been removed counts as ended in an unknown way. Raises JobError for a job that
+    belongs elsewhere: its processes are not visible here.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
-        over = [job for job in map(_as_it_is, jobs) if job.over]
+        jobs = [*map(_as_it_is, jobs)]
+        over = [job for job in jobs if job.over]
         left = _LONGEST if deadline is None else deadline - time.monotonic()
         if over or left <= 0:
             return over

@@ -9,10 +9,12 @@ the table of its program.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Literal
 
+from gputui.inventory.formatting import is_digits
 from gputui.inventory.light_dataclasses import dataclass, replace
 
 
@@ -211,13 +213,18 @@ def write_options(options: Sequence[Option]) -> tuple[str, ...]:
 def likely_options(words: Sequence[str]) -> Iterator[Option]:
     """Yield every word of an unknown program that begins with a dash, as an option.
 
-    The next word is taken for its value unless that word begins with a dash too.
+    The next word is taken for its value unless that word begins with a dash too. A negative number is a
+    value.
     """
+
+    def is_option(word: str) -> bool:
+        return word.startswith("-") and not re.fullmatch(r"-[0-9]*\.?[0-9]+", word)
+
     for place, word in enumerate(words):
-        if not word.startswith("-"):
+        if not is_option(word):
             continue
         spelling, equals, value = word.partition("=")
-        following = [each for each in words[place + 1 : place + 2] if not each.startswith("-")]
+        following = [each for each in words[place + 1 : place + 2] if not is_option(each)]
         values = (value,) if equals else tuple(following)
         yield Option(spelling.lstrip("-"), spelling, values, "=" if equals else None, place)
 
@@ -235,7 +242,7 @@ def machines_of(hosts: Iterable[str], names: Collection[str]) -> int:
 
 def whole_number(text: str) -> int | None:
     """Return a whole number, None for anything else. Only the first 12 digits of a longer number are read."""
-    return int(text[:12]) if text.isascii() and text.isdigit() else None
+    return int(text[:12]) if is_digits(text) else None
 
 
 def _long(word: str, following: Sequence[str], table: OptionTable, place: int) -> Option:

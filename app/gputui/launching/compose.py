@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from gputui.choosing.grouping import MAX_DEVICES
 from gputui.choosing.named_devices import NONE
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import devices_text
+from gputui.inventory.formatting import devices_text, duration
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.link import PCIE_CLASSES, family
 from gputui.launching.argument_vector import program_name
@@ -17,7 +17,7 @@ from gputui.launching.container_launch import PORT, complete_container
 from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.intent import Intent
 from gputui.launching.launch import Launch, OwnDevices
-from gputui.launching.launch_options import AUTO, LaunchOptions, Meeting, words_of
+from gputui.launching.launch_options import AUTO, NEVER, LaunchOptions, Meeting, words_of
 from gputui.launching.launchers import LAUNCHERS, recognised
 from gputui.launching.launchers.base import (
     Completed,
@@ -28,6 +28,7 @@ from gputui.launching.launchers.base import (
 from gputui.launching.launchers.entrypoint import with_interpreter_beside
 from gputui.launching.programs import program_of
 from gputui.launching.programs.program import Program
+from gputui.launching.programs.serving import SERVING
 from gputui.launching.python_command import is_python
 from gputui.launching.read_intent import read_intent
 from gputui.launching.wrappers import assigned, unwrap, with_variables
@@ -69,24 +70,19 @@ def compose(
         options = replace(options, ids="index")
     completed = Completed()
     if command:
-        completed = _completed(
-            *(launcher, prefix, command, devices, options, environ, host_environment or ThisHost()),
-            vendor,
-            meeting,
-        )
+        host = host_environment or ThisHost()
+        completed = _completed(launcher, prefix, command, devices, options, environ, host, vendor, meeting)
     ours, prefix, remarks = _device_variables(
         devices, options, environ, vendor, box, prefix, completed.visible
     )
-    notices = completed
-    notices.remarks += remarks
+    completed.remarks += remarks
     if program is not None and program.only_indices:
-        _only_indices(notices, program, devices, by_uuid_refused, visibility)
-    stale = (
-        () if completed.ranked or not _reads_ranks(launcher, command) else _stale(environ, options, prefix)
-    )
+        _only_indices(completed, program, devices, by_uuid_refused, visibility)
+    reads_ranks = not completed.ranked and _reads_ranks(launcher, command)
+    stale = _stale(environ, options, prefix) if reads_ranks else ()
     if stale:
-        notices.remark(
-            f"{' '.join(f'{name}={environ[name]}' for name in stale)} unset: left from another run, they"
+        completed.remark(
+            f"{' '.join(f'{name}={environ[name]}' for name in stale)} unset: left over from another run, they"
             " would make the program wait for other ranks (to keep them, write them before the command)"
         )
     if not devices:
@@ -95,23 +91,34 @@ def compose(
         read = replace(options, additions=(*options.additions, *empty))
         intent = read_intent(read, environ, host_environment, (vendor,))
     intent = intent or read_intent(options, environ, host_environment, (vendor,))
-    _warn(notices, devices, options, prefix, ours, environ, vendor, intent)
+    refused = why_not_on_machines(options, meeting is not None) if options.nodes > 1 else None
+    if refused is not None:
+        completed.warn(refused)
+    _warn(completed, devices, options, prefix, ours, environ, vendor, intent)
     if intent.trainer and launcher.name == "python" and len(devices) > 1:
-        notices.remark(_of_trainer(len(devices), vendor, link))
-    launchers = (*completed.changes, *((name, None) for name in stale))
+        completed.remark(_of_trainer(len(devices), vendor, link))
+    if options.time_limit is not None:
+        limit = duration(options.time_limit)
+        completed.remark(f"ended after {limit} by gputui or a scheduler, not by the line itself")
+    further = (*completed.changes, *((name, None) for name in stale))
+    idle = options.idle_release
+    if idle is not None and idle != NEVER:
+        unit = "" if idle[-1:].isalpha() else "s"
+        completed.remark(f"as a job, stopped by gputui once its devices were idle for {idle}{unit}")
     return Launch(
         argv=(*prefix, *completed.argv),
-        changes=(*ours, *_additions(options, ours, launchers)),
+        changes=(*ours, *_additions(options, ours, further)),
         directory=options.directory,
-        warnings=tuple(notices.warnings),
-        remarks=(*notices.remarks, *(() if meeting else _elsewhere(devices, options, launcher))),
+        warnings=tuple(completed.warnings),
+        remarks=(*completed.remarks, *(() if meeting else _elsewhere(devices, options, launcher))),
         devices=tuple(devices),
         launcher=launcher.name,
-        own=_with_option(notices.own, visibility),
+        own=_with_option(completed.own, visibility),
         vendor_name=vendor.name,
         refused=completed.refused or (intent.leaves if devices else None) or vendor.refused(devices),
         names=completed.names or completed.visible == "command",
         settings=completed.settings,
+        time_limit=options.time_limit,
     )
 
 
@@ -130,7 +137,7 @@ def _device_variables(
     before = visibility.changes_here(_inherited(environ, options, prefix)) if devices else ()
     match visible:
         case "command":
-            ours: Changes = (*before, *visibility.changes_beside_own_list(devices))
+            ours = (*before, *visibility.changes_beside_own_list(devices))
         case "elsewhere":
             ours = ()
         case _:
@@ -203,7 +210,7 @@ def _only_indices(
 ) -> None:
     """Report the treatment of UUIDs for a program that parses each entry of the list as a number."""
     if refused:
-        notices.remark(f"the devices by index: {program.name} cannot read UUIDs in {visibility.variable}")
+        notices.remark(f"devices named by index: {program.name} cannot read UUIDs in {visibility.variable}")
     if any(device.parent for device in devices):
         notices.warn(f"{program.name} cannot read the UUID of a MIG instance in {visibility.variable}")
 
@@ -299,10 +306,10 @@ def started_by_another(
     entrypoint = with_interpreter_beside(source.entrypoint(command), host_environment.is_file, directory)
     warnings, remarks = list[str](), list[str]()
     if entrypoint.left_out:
-        remarks.append(f"left out, as they are {source.name}'s: {' '.join(entrypoint.left_out)}")
+        remarks.append(f"options of {source.name} left out: {' '.join(entrypoint.left_out)}")
     if source.name == "deepspeed" and "--no_local_rank" not in entrypoint.left_out:
         warnings.append(
-            f"deepspeed gives the script --local_rank, {launcher.name} does not: one that asks for it"
+            f"deepspeed passes --local_rank to the script, {launcher.name} does not: a script that expects it"
             " reads all the data in every rank"
         )
     return launcher.start(entrypoint), tuple(warnings), tuple(remarks)
@@ -325,6 +332,25 @@ def _completed_container(
         logs=options.logs,
         numa=options.numa,
     )
+
+
+_ON_MACHINES = ("torchrun", "accelerate", "deepspeed")
+"""The launchers that can start on several machines. All but the first need the number of each machine, which
+is known only where gputui starts them together."""
+
+
+def why_not_on_machines(options: LaunchOptions, together: bool) -> str | None:
+    """Why the command cannot start on several machines, None where it can. `together`: gputui starts it on
+    all of them."""
+    launcher, able = launcher_of(options).name, _ON_MACHINES if together else _ON_MACHINES[:1]
+    if launcher in able:
+        return None
+    if launcher in _ON_MACHINES:
+        return f"{launcher} starts on several machines by --on BOX,…; for --nodes, add --launcher torchrun"
+    only = f"only {', '.join(able)} can start a command on several machines"
+    program = program_of(unwrap(options.command)[1])
+    # torchrun would start a server once for each device.
+    return only if program in SERVING else f"{only}: add --launcher torchrun"
 
 
 def _inherited(environ: Mapping[str, str], options: LaunchOptions, prefix: Sequence[str]) -> dict[str, str]:
@@ -364,8 +390,6 @@ def _warn(
     """Add the warnings and remarks that do not depend on the launcher."""
     wanted, variable = dict(ours), vendor.visibility.variable
     _warn_of_lists(notices, devices, options, wanted, vendor.visibility, intent)
-    if options.nodes > 1 and launcher_of(options).name != "torchrun":
-        notices.warn("only torchrun is started on several machines here: add --launcher torchrun")
     by_index = (wanted.get(variable) or "-")[0].isdigit()
     if devices and wanted.get(variable) and not by_index and (warning := vendor.by_uuid_warning(devices)):
         notices.warn(warning)
@@ -425,7 +449,7 @@ def _warn_of_lists(
     # The other launchers warn about their own options.
     plain = launcher_of(options).name == "python"
     if count is not None and count.firm and plain and len(devices) not in (0, count.number):
-        notices.warn(f"{count.words} of the command asks for {count.number}, with {number}")
+        notices.warn(f"{count.words} in the command asks for {count.number}, with {number}")
 
 
 def _shown(values: Mapping[str, str | None]) -> str:

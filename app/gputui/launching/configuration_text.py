@@ -39,7 +39,7 @@ def _read_yaml(text: str) -> object:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     if loader is yaml.SafeLoader and len(text) > _SLOWEST:
-        raise NotReadError(f"it has more than {_SLOWEST >> 10} KiB, and PyYAML is without libyaml here")
+        raise NotReadError(f"it has more than {_SLOWEST >> 10} KiB, and PyYAML has no libyaml here")
     try:
         depth = repeated = 0
         for number, event in enumerate(yaml.parse(text, loader)):

@@ -148,9 +148,9 @@ def _not_confined(launch: Launch, how: Confine, why: str, said: bool) -> Launch:
 _NO_FILES = "the device files are not known"
 _SETUID = "{} cannot become another user in a confined process"
 _MOUNTS = "{} changes mounts, which the kernel refuses a confined process"
-_SERVER = "{} may hand the command to a server that runs already, and is not confined"
+_SERVER = "{} may pass the command to a running server, which is not confined"
 _DAEMON = "{} lets another process start the command, which is not confined"
-_OWN_LIST = "{} gives its containers devices of its own: the selected ones"
+_OWN_LIST = "{} gives its containers devices itself: the selected ones"
 
 _PROGRAMS: dict[str, str] = {
     **dict.fromkeys(("sudo", "su", "doas", "pkexec"), _SETUID),
@@ -231,9 +231,9 @@ def _own_numbers(case: Case) -> str | None:
     if named is not None and not named.rewritable and named.listed:
         inside = _alone(case.launch.devices)
         if not case.launch.vendor.visibility.names_these(named.listed, inside):
-            return f"{named.words} counts all devices of the machine, and cannot be rewritten"
+            return f"{named.words} counts all devices of the machine and cannot be rewritten"
     if own is not None and case.launch.own is None:
-        return f"{own.words} counts all devices of the machine, and cannot be rewritten"
+        return f"{own.words} counts all devices of the machine and cannot be rewritten"
     if case.inside.refused is not None and case.launch.refused is None:
         return case.inside.refused
     return None
@@ -258,7 +258,7 @@ def _mounted_on_demand(root: Root) -> str | None:
         if len(words) > 4 and options[0] == "autofs" and ",direct" in after:
             place = words[4]
             if place.count("/") == 1 and place != "/":
-                return f"{place} is mounted on demand (autofs), and could not be read in a confined process"
+                return f"{place} is mounted on demand (autofs), and cannot be read in a confined process"
     return None
 
 

@@ -18,7 +18,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.typed_json import DocumentError, Epoch, Record, loads
-from gputui.system.files import NoHomeError, open_own, private_folder, state_folder, write_private
+from gputui.system.files import NoHomeError, private_folder, read_own, state_folder, write_private
 from gputui.system.root import Root
 from gputui.vendors.registry import vendor_of
 from gputui.vendors.vendor import Vendor
@@ -151,8 +151,7 @@ def _file(environ: Mapping[str, str]) -> Path:
 def _kept(environ: Mapping[str, str]) -> dict[str, tuple[str | None, float]]:
     """Return the kept answers by key, the newest last: why the proof failed, and when it was made."""
     try:
-        with os.fdopen(open_own(_file(environ)), "rb") as file:
-            data = file.read(_LARGEST + 1)
+        data = read_own(_file(environ), _LARGEST + 1)
         return {row.of: (row.why, row.time) for row in _PROOFS.read(loads(data)).proofs[-_MOST:]}
     except (OSError, NoHomeError, DocumentError):
         return {}

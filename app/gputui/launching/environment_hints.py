@@ -48,7 +48,7 @@ _OF_FRAMEWORKS: tuple[EnvironmentHint, ...] = (
 def hints(snapshot: Snapshot | None, devices: Sequence[Device]) -> tuple[EnvironmentHint, ...]:
     """Return the suggestions for a launch on these devices, with the threads where the CPUs are known."""
     near = threads_near(snapshot, devices) if snapshot is not None else None
-    share = "its share of the CPUs near (torchrun sets 1)"
+    share = "its share of the nearby CPUs (torchrun: 1)"
     threads = () if near is None else (EnvironmentHint(THREADS, str(near), share),)
     vendor = vendor_of(devices, vendors_of(snapshot.devices) if snapshot is not None else vendors_here())
     of_nccl = _OF_NCCL if vendor.backend == "nccl" else ()

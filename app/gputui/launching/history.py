@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gputui.inventory.columns import Column
-from gputui.inventory.formatting import duration, printable
+from gputui.inventory.formatting import counted, duration, is_digits, printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.launch_options import AUTO, LaunchOptions
 from gputui.launching.secrets import is_secret, secret_word
@@ -77,7 +77,7 @@ def with_launch(
     return (first, *(each for each in rest if each.name is not None or id(each) in unnamed))
 
 
-def here() -> str | None:
+def working_directory() -> str | None:
     """Return the working directory, None where it has been removed."""
     try:
         return str(Path.cwd())
@@ -87,7 +87,7 @@ def here() -> str | None:
 
 def again(each: PastLaunch) -> LaunchOptions:
     """Return the options that start the launch again from here, in its own directory."""
-    if each.where is None or each.where == here():
+    if each.where is None or each.where == working_directory():
         return each.options
     return replace(each.options, directory=each.where)
 
@@ -127,7 +127,7 @@ def launch_columns(known: Sequence[PastLaunch], now: float) -> tuple[Column[Past
 
 
 def _devices(each: PastLaunch) -> str:
-    return f"{each.count} GPU{'s' if each.count > 1 else ''}" if each.count else "CPU only"
+    return counted(each.count, "GPU") if each.count else "CPU only"
 
 
 def check_name(name: str) -> None:
@@ -148,11 +148,11 @@ def name_problem(kind: str, name: str) -> str | None:
     return None
 
 
-def found(known: Sequence[PastLaunch], word: str) -> int | None:
+def find_launch(known: Sequence[PastLaunch], word: str) -> int | None:
     """Return the index of the launch with that name, or with that number in the list, counted from 1."""
     for place, each in enumerate(known):
         if each.name == word:
             return place
-    if word.isascii() and word.isdigit() and len(word) < 7 and 1 <= int(word) <= len(known):
+    if is_digits(word) and len(word) < 7 and 1 <= int(word) <= len(known):
         return int(word) - 1
     return None

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from gputui.inventory.light_dataclasses import fields
-from gputui.inventory.typed_json import DocumentError, Epoch, Record, Words, whole
-from gputui.launching.history import KeepError, Launches, PastLaunch, check_name, here, with_launch
+from gputui.inventory.typed_json import DocumentError, Epoch, Json, Record, Words, whole
+from gputui.launching.history import (
+    KeepError,
+    Launches,
+    PastLaunch,
+    check_name,
+    with_launch,
+    working_directory,
+)
 from gputui.launching.launch_options import MOST, OPTIONS, LaunchOptions
 from gputui.system.files import (
     NoHomeError,
     UnsafeHomeError,
     alone,
-    open_own,
     private_folder,
+    read_own,
     state_folder,
     write_private,
 )
@@ -35,7 +41,7 @@ def load(environ: Mapping[str, str]) -> Launches:
     try:
         file = state_folder(environ) / "launches.json"
     except UnsafeHomeError as error:
-        raise KeepError(f"the launches that were saved are not used: {error}") from None
+        raise KeepError(f"saved launches are not used: {error}") from None
     except NoHomeError:
         return ()
     try:
@@ -49,8 +55,7 @@ def load(environ: Mapping[str, str]) -> Launches:
 
 def _bytes(file: Path) -> bytes:
     """Return the content of a file of our own; never blocks on a named pipe. Raises OSError, KeepError."""
-    with os.fdopen(open_own(file), "rb") as stream:
-        data = stream.read(_LARGEST + 1)
+    data = read_own(file, _LARGEST + 1)
     if len(data) > _LARGEST:
         raise KeepError(f"the launches in {str(file)!r} cannot be read: it has more than {_LARGEST} bytes")
     return data
@@ -102,7 +107,7 @@ def remember(environ: Mapping[str, str], options: LaunchOptions, count: int, whe
     Returns why it cannot be saved, None when it was.
     """
     try:
-        change(environ, lambda known: with_launch(known, options, count, when, here()))
+        change(environ, lambda known: with_launch(known, options, count, when, working_directory()))
     except KeepError as error:
         return str(error)
     return None
@@ -139,7 +144,7 @@ ROW = Record(PastLaunch, f"name count when where withheld {_OPTIONS}", "*")
 """The types of a row, for its schema."""
 
 
-def row(each: PastLaunch) -> dict[str, Any]:
+def row(each: PastLaunch) -> Json:
     """Return a launch as a row of the file, ready for JSON; what is not known is left out."""
     facts = _PAST.write(each, withheld=each.withheld or None) | OPTIONS.write(each.options)
     return {key: value for key, value in facts.items() if value is not None}

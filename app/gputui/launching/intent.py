@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from gputui.choosing.grouping import MAX_DEVICES, Grouping
 from gputui.choosing.named_devices import NONE
+from gputui.inventory.formatting import devices_text, is_digits, printable
 from gputui.inventory.light_dataclasses import dataclass, field, fields, replace
 from gputui.launching.host_environment import HostEnvironment
 from gputui.vendors.vendor import Vendor
@@ -79,6 +80,13 @@ class DeviceCount:
     firm: bool = True
     takes_first: bool = field(default=False, compare=False)
     certain: bool = field(default=True, compare=False)
+
+    def beside(self, planned: int) -> tuple[str, ...]:
+        """The notice that a plan is for another number of devices; () where it is not, or for a guess."""
+        if not self.certain or self.number == planned:
+            return ()
+        words = printable(self.words[:200])
+        return (f"the command is for {devices_text(self.number)} ({words}), and the plan for {planned}",)
 
 
 _Said = TypeVar("_Said", NamedDevices, DeviceCount)
@@ -305,7 +313,7 @@ def settle(asked: Asked, intent: Intent, force: bool = False) -> Asked:
     if intent.excluded is not None and asked.names is None:
         if asked.count is None and count is None:
             raise ContradictionError(
-                f"{intent.excluded.words} says which devices not to use: say how many (-n)"
+                f"{intent.excluded.words} says which devices not to use; give the number of devices with -n"
             )
         return replace(settle(asked, replace(intent, excluded=None), force), excluded=intent.excluded)
     if asked.count is None and asked.names is None:
@@ -336,12 +344,12 @@ def _contradict(asked: Asked, intent: Intent) -> None:
         # Without a device, the count is the number of processes on the CPU.
         other = count.words
     if other is not None:
-        forced = f" (--force lets {wanted} win)" if devices is None or devices.rewritable else ""
+        forced = f" (--force makes {wanted} override it)" if devices is None or devices.rewritable else ""
         raise ContradictionError(
-            f"{wanted} contradicts {other} of the command: leave {wanted} out, or change the command{forced}"
+            f"{wanted} contradicts {other} in the command; leave {wanted} out, or change the command{forced}"
         )
     if asked.group and intent.group and asked.group != intent.group:
-        raise ContradictionError(f"--group {asked.group} contradicts {intent.group}, which the command says")
+        raise ContradictionError(f"--group {asked.group} contradicts {intent.group} in the command")
 
 
 def _counts_before(devices: NamedDevices, count: DeviceCount | None) -> bool:
@@ -356,7 +364,7 @@ def _fitting(group: Grouping | None, count: int) -> Grouping | None:
 def _entries(names: str) -> list[str]:
     """Return the entries of a list of devices; "01" becomes "1"."""
     entries = [entry.strip() for entry in names.split(",")]
-    return [str(int(entry)) if entry.isascii() and entry.isdigit() else entry for entry in entries]
+    return [str(int(entry)) if is_digits(entry) else entry for entry in entries]
 
 
 def _firmer(first: _Said | None, second: _Said | None) -> _Said | None:

@@ -81,7 +81,7 @@ def interpreter(
         return Interpreter((*prefix, "python"), _inline(inner[0], place))
     by_uv = uv_starting_python(inner)
     if by_uv is not None:
-        doubt = "uv makes an environment of its own for a script" if by_uv[1] else None
+        doubt = "uv makes a separate environment for a script" if by_uv[1] else None
         return Interpreter((*prefix, *by_uv[0], "python"), doubt)
     if program_name(inner) == "uv":
         return _of_path(path, f"{' '.join(inner[:2])} starts no command")
@@ -103,7 +103,7 @@ def _inline(word: str, place: Path) -> str | None:
     head = _head(place / word, 1 << 16)
     if head is None or not _INLINE.search(head):
         return None
-    return f"{word} names its own dependencies, for which uv makes another environment than this one"
+    return f"{word} names its own dependencies, for which uv makes a separate environment"
 
 
 def _of_program(

@@ -7,9 +7,10 @@ from typing import Any
 
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass, field, replace
-from gputui.launching.quoting import Quoting, assignment, quote, quote_program
+from gputui.launching.quoting import Quoting, assignment, change_directory, quote, quote_program
 from gputui.vendors.registry import vendor_named, vendor_of
 from gputui.vendors.vendor import Vendor
+from gputui.vendors.visibility import Changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +32,10 @@ class OwnDevices:
     def refusal(self) -> str:
         """The reason that nothing is started, and the remedy: no device is claimed for a command that uses
         others."""
-        remedy = f"use {self.option} in its place" if self.option else "leave it out"
+        remedy = f"use {self.option} instead" if self.option else "leave it out"
         return (
-            f"{self.words} asks for other devices than gputui would claim: {remedy}"
-            " (gputui cannot rewrite it, and so --force does not help)"
+            f"{self.words} asks for other devices than gputui would claim; {remedy}"
+            " (gputui cannot rewrite it, so --force does not help)"
         )
 
 
@@ -48,7 +49,7 @@ class Inside:
     """
 
     argv: tuple[str, ...]
-    changes: tuple[tuple[str, str | None], ...]
+    changes: Changes
     left_out: tuple[str, ...]
     sees: str
 
@@ -69,10 +70,11 @@ class Launch:
     inside       its start when confined to its devices, None where it is not confined. `started` is executed;
                  everything else here is shown, copied and exported for use elsewhere
     unconfined   the reason that a requested confinement is missing; None where it is not missing
+    time_limit   the seconds after which gputui ends the command, None for no limit; not a part of the line
     """
 
     argv: tuple[str, ...]
-    changes: tuple[tuple[str, str | None], ...] = ()
+    changes: Changes = ()
     directory: str | None = None
     warnings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -85,6 +87,7 @@ class Launch:
     settings: Mapping[str, Any] | None = field(default=None, compare=False)
     inside: Inside | None = None
     unconfined: str | None = field(default=None, compare=False)
+    time_limit: float | None = None
 
     @property
     def started(self) -> Launch:
@@ -108,6 +111,17 @@ class Launch:
     def refusal(self) -> str | None:
         """The reason that it must not be started, None where there is none."""
         return self.refused or (self.own.refusal if self.own is not None else None)
+
+    @property
+    def script(self) -> str:
+        """The file name of the command's script, or else of its program."""
+        words = (word for word in self.argv if word.endswith(".py"))
+        return next(words, self.argv[0]).rsplit("/", 1)[-1]
+
+    @property
+    def notes(self) -> list[str]:
+        """The warnings and remarks, a message each."""
+        return [*(f"warning: {each}" for each in self.warnings), *(f"note: {each}" for each in self.remarks)]
 
     @property
     def vendor(self) -> Vendor:
@@ -145,6 +159,4 @@ class Launch:
         line = " ".join(words)
         if not self.directory:
             return line
-        # A path that does not begin with "/" could mean the last directory ("-") or one of CDPATH.
-        place = self.directory if self.directory.startswith("/") else f"./{self.directory}"
-        return f"cd -- {form(place)} && {line}"
+        return f"{change_directory(self.directory, form)} && {line}"

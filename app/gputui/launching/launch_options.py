@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
+from gputui.inventory.formatting import is_digits, read_duration
 from gputui.inventory.light_dataclasses import dataclass, field, fields, replace
 from gputui.inventory.typed_json import Form, Record, Words, check, form_of, wrong
 from gputui.vendors.visibility import CONFINE, Confine, Ids
@@ -23,6 +24,9 @@ AUTO = "auto"
 LAUNCHER_NAMES = ("python", "torchrun", "accelerate", "deepspeed", "mpirun")
 """The names of `launchers.LAUNCHERS`, in the order in which the screen cycles through them. They are repeated
 here because the launchers take 15 ms to import, and the first frame needs none."""
+
+NEVER = "none"
+"""The value of `--idle-release` against the settings."""
 
 MOST = 10_000
 """Most processes or machines: a larger number is a typing error."""
@@ -147,7 +151,7 @@ def option(
 
 def number_of(text: str) -> int:
     """Parse a number of processes, machines, threads or devices. Raises OptionError."""
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= MOST):
+    if not (is_digits(text) and len(text) < 10 and 1 <= int(text) <= MOST):
         raise OptionError(f"{text!r} is not a number from 1 to {MOST}")
     return int(text)
 
@@ -157,14 +161,27 @@ def with_home(text: str) -> str:
     try:
         return str(Path(text).expanduser()) if text.startswith("~") else text
     except RuntimeError:
-        raise OptionError(f"there is of no user {text.partition('/')[0][1:]!r}") from None
+        raise OptionError(f"there is no user {text.partition('/')[0][1:]!r}") from None
 
 
 def _rendezvous(text: str) -> str:
     match = re.fullmatch(r"(\[[^\s\[\]]+\]|[^\s:\[\]]+)(?::([0-9]{1,5}))?", text)
-    if (match and 1 <= int(match[2] or 1) <= 65535) or _is_ipv6(text):
+    known = (match and 1 <= int(match[2] or 1) <= 65535) or _is_ipv6(text)
+    if known and text.isprintable():
         return text
     raise OptionError(f"{text!r} is not HOST or HOST:PORT")
+
+
+def _time(text: str) -> str:
+    try:
+        read_duration(text, 1)
+    except ValueError as error:
+        raise OptionError(str(error)) from None
+    return text
+
+
+def _idle_release(text: str) -> str:
+    return text if text == NEVER else _time(text)
 
 
 def _is_ipv6(text: str) -> bool:
@@ -184,13 +201,15 @@ class Meeting(NamedTuple):
     It is valid for that launch only, and is not a launch option.
 
     id       the id of their rendezvous, unique to the launch
-    first    whether the machines meet on this machine
+    first    whether the rendezvous is on this machine
     address  the address by which the others reach this machine, None where it is not known
+    rank     the number of this machine, from 0
     """
 
     id: str
     first: bool
     address: str | None = None
+    rank: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +225,7 @@ class LaunchOptions:
     numa        bind processes to the CPUs near their devices
     nodes       the number of machines
     rendezvous  HOST[:PORT] of the first of several machines
+    time        how long the command may run, as typed: "4h"
     """
 
     command: tuple[str, ...] = ()
@@ -275,7 +295,7 @@ class LaunchOptions:
         "--numa-binding",
         help="bind processes to the CPUs near their devices (torchrun)",
         label="NUMA binding",
-        about="CPUs near the device",
+        about="runs on the CPUs near its device",
         unset="off",
         kind="switch",
     )
@@ -284,7 +304,7 @@ class LaunchOptions:
         "--nodes",
         help="number of machines (torchrun)",
         label="machines",
-        about="torchrun on several",
+        about="several only with torchrun",
         unset="1",
         kind="number",
         metavar="N",
@@ -303,17 +323,43 @@ class LaunchOptions:
     confine: Confine | None = option(
         None,
         "--confine",
-        help="confine it to its devices, so that it cannot open others: always (without HOW), auto (where"
-        " that is proved here) or never (--no-confine); by default as the settings say",
+        help="keep the command from opening other devices: always (without HOW), auto (if that is proved to"
+        " work here) or never (--no-confine); default: the setting `confine`",
         label="confined",
-        about="it can open its devices only",
-        unset="as the settings say",
+        about="it can open no other devices",
+        unset="from the settings",
         kind="choice",
         metavar="HOW",
         choices=lambda: CONFINE,
         bare="always",
     )
+    time: str | None = option(
+        None,
+        "--time",
+        help="end the command after this time (90, 30m, 4h): SIGTERM, and SIGKILL ten seconds later",
+        label="time limit",
+        about="ends the command after this time",
+        unset="none",
+        metavar="TIME",
+        read=_time,
+    )
+    idle_release: str | None = option(
+        None,
+        "--idle-release",
+        help="stop the job, after a warning, when its devices have been idle for this time (30m, 2h); none:"
+        " never; default: the setting `idle_release`",
+        label="stop if idle",
+        about="a job idle for so long is stopped",
+        unset="from the settings",
+        metavar="TIME",
+        read=_idle_release,
+    )
     additions: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def time_limit(self) -> float | None:
+        """`time` in seconds."""
+        return None if self.time is None else read_duration(self.time)
 
 
 @cache

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable, size
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gputui.planning.model import Model
 
 _NAMES_A_MODEL = re.compile(
-    r"--?[\w.-]*model|[\w.]*model[\w.-]*=|serve$|.*\.(?:ya?ml|json|sh)$", re.IGNORECASE
+    r"--?[\w.-]*model|(?=[\w.-]*=)[\w.]*model|serve$|.*\.(?:ya?ml|json|sh)$", re.IGNORECASE
 )
 
 
@@ -88,22 +88,15 @@ def _training_does_not_fit(
     from gputui.planning.memory import needed
     from gputui.planning.model import PlanningError
     from gputui.planning.strategies import strategies
-    from gputui.planning.workload import Workload
+    from gputui.planning.workload import Workload, said_of
 
     try:
-        workload = Workload(
-            batch=training.batch or 1,
-            sequence=training.sequence or 1,
-            precision=training.precision or "bf16",
-            optimizer=training.optimizer or "adamw",
-            checkpointing=training.checkpointing is not False,
-            lora=training.lora or 0,
-            accumulation=training.accumulation or 1,
-        ).for_model(model)
+        least_work: dict[str, Any] = {"sequence": 1, "checkpointing": True}
+        workload = Workload(**least_work | said_of(training)).for_model(model).on(len(devices))
         box = box_of(snapshot, devices)
         least = min(
             needed(model, workload, each, box.fixed(each.devices)).total
-            for each in strategies(model, box)
+            for each in strategies(model, box, workload)
             if not each.offloads
         )
     except PlanningError:

@@ -18,7 +18,7 @@ from gputui.launching.launchers.accelerate import Accelerate
 from gputui.launching.launchers.base import Launcher
 from gputui.launching.launchers.torchrun import Torchrun
 from gputui.launching.wrappers import unwrap
-from gputui.planning.files import JSON_NAME, Recipe, RecipeError, files_of
+from gputui.planning.files import FSDP_NAME, JSON_NAME, YAML_NAME, Recipe, RecipeError, files_of, fsdp_json
 from gputui.system.files import write_result
 
 
@@ -27,7 +27,7 @@ class FilesDifferError(Exception):
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = tuple(paths)
-        super().__init__(f"{', '.join(map(str, paths))}: there already, with something else in it")
+        super().__init__(f"{', '.join(map(str, paths))}: already there with other contents")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +64,28 @@ def prepared(
     if options.launcher not in (AUTO, launcher.name):
         raise RecipeError(f"{recipe.name} is started by {launcher.name}, not by {options.launcher}")
     if read_container(command) is not None:
-        raise RecipeError("the command starts a container, in which these files are not")
+        raise RecipeError("the command starts a container, which does not have these files")
     if options.directory is not None:
         # The command starts in another directory, but the folder's path is relative to ours.
         folder = os.path.abspath(folder)  # noqa: PTH100 - as text
     paths = {name: os.path.join(folder, name) for name in planned.texts}  # noqa: PTH118
+    texts = {Path(paths[name]): text for name, text in planned.texts.items()}
     notes = list(planned.notes)
     words = tuple(command)
     if command:
         words = _started(launcher, command, options.directory, host_environment or ThisHost(), notes)
-        if planned.config is not None:
-            words = _with_config(words, paths[planned.config], notes)
+        if YAML_NAME in paths:
+            words = _with_config(words, paths[YAML_NAME], notes)
         if recipe.fsdp and recipe.checkpointing:
             words = _without_checkpointing(words, notes)
-        words = (*prefix, *_with_json(recipe, words, paths.get(JSON_NAME), launcher, notes))
-    texts = {Path(paths[name]): text for name, text in planned.texts.items()}
+        own = os.path.join(folder, FSDP_NAME) if recipe.fsdp else None  # noqa: PTH118
+        words, found = _with_file(recipe, words, _FSDP_OPTIONS, own)
+        if found and own is not None:
+            texts[Path(own)] = fsdp_json(recipe)
+        words, found = _with_file(recipe, words, _JSON_OPTIONS, paths.get(JSON_NAME))
+        if launcher.name == "deepspeed" and JSON_NAME in paths and not found:
+            notes.append(f"the script needs its file: --deepspeed {paths[JSON_NAME]} (transformers' Trainer)")
+        words = (*prefix, *words)
     options = replace(options, command=words, launcher=AUTO if words else launcher.name, processes=None)
     return Prepared(recipe, options, texts, tuple(notes))
 
@@ -110,7 +117,7 @@ def _with_config(command: tuple[str, ...], path: str, notes: list[str]) -> tuple
     decided = [option for option in given.options if _decided(option.name)]
     if decided:
         words = " ".join(word for option in decided for word in option.words)
-        notes.append(f"left out, as the file decides it: {words}")
+        notes.append(f"left out, because the file decides it: {words}")
     kept = given.without({option.name for option in decided})
     # A path with a leading dash would be parsed as an option.
     return (*starter, "--config_file", f"./{path}" if path.startswith("-") else path, *kept.words)
@@ -129,7 +136,7 @@ def _without_checkpointing(command: Sequence[str], notes: list[str]) -> tuple[st
     ]
     left = [word for word, own in zip(command, ours, strict=True) if own]
     if left:
-        notes.append(f"left out, as the file decides it: {' '.join(left)}")
+        notes.append(f"left out, because the file decides it: {' '.join(left)}")
     return tuple(word for word, own in zip(command, ours, strict=True) if not own)
 
 
@@ -155,29 +162,32 @@ _JSON_OPTIONS = ("--deepspeed", "--deepspeed_config")
 that of `deepspeed.add_config_arguments`, where --deepspeed is a flag."""
 
 
-def _with_json(
-    recipe: Recipe, command: tuple[str, ...], path: str | None, launcher: Launcher, notes: list[str]
-) -> tuple[str, ...]:
-    """The command with our file in place of its own DeepSpeed file, which a script prefers to accelerate's.
+_FSDP_OPTIONS = ("--fsdp_config",)
 
-    Raises RecipeError for a command that asks for DeepSpeed where the recipe has none.
+
+def _with_file(
+    recipe: Recipe, command: tuple[str, ...], options: tuple[str, ...], path: str | None
+) -> tuple[tuple[str, ...], bool]:
+    """The command with our file in place of its own of these options, which a script prefers to accelerate's;
+    and whether it has one.
+
+    Raises RecipeError for a command that asks for DeepSpeed, or FSDP, where the recipe has none.
     """
     words, found = list(command), False
     for place, word in enumerate(words):
         name, equals, _ = word.partition("=")
         following = words[place + 1] if place + 1 < len(words) else "-"
-        if name not in _JSON_OPTIONS or (not equals and following.startswith("-")):
+        if name not in options or (not equals and following.startswith("-")):
             continue
         if path is None:
-            raise RecipeError(f"{word} of the command asks for DeepSpeed, and {recipe.name} has none of it")
+            what = "FSDP" if options is _FSDP_OPTIONS else "DeepSpeed"
+            raise RecipeError(f"{word} in the command asks for {what}, which {recipe.name} does not use")
         found = True
         if equals:
             words[place] = f"{name}={path}"
         else:
             words[place + 1] = path
-    if path is not None and launcher.name == "deepspeed" and not found:
-        notes.append(f"the script needs its file: --deepspeed {path} (transformers' Trainer)")
-    return tuple(words)
+    return tuple(words), found
 
 
 def write(prepared: Prepared, overwrite: bool = False) -> tuple[Path, ...]:

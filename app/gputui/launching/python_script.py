@@ -17,14 +17,14 @@ from typing import NamedTuple
 from gputui.inventory.others_files import go_on
 
 _TRAINER = re.compile(
-    r"^[ \t]*from[ \t]+transformers[\w.]*[ \t]+import[ \t]+(?:\([^)]{0,4000}|[^\n(]*)"
+    r"^[ \t]*from[ \t]+transformers[\w.]*[ \t]+import\b[^\n(]*(?:\([^()]{0,4000})?"
     r"(?:Trainer|TrainingArguments)\b"
     r"|^[^\n#]*\btransformers\.\w*(?:Trainer|TrainingArguments)\b",
     re.MULTILINE,
 )
 _DOCUMENTATION = re.compile(r"(\"\"\"|''')(.*?)(?:\1|\Z)", re.DOTALL)
 _COMMENT = re.compile(r"^([ \t]*)#[^\n]*", re.MULTILINE)
-_TEXT = re.compile(r"""\s*(?:str\()?\s*(?:'([^'\\]*)'|"([^"\\]*)"|([0-9]+))[\s)}]*(?:[#;].*)?""")
+_TEXT = re.compile(r"""\s*(?:str\(\s*)?(?:'([^'\\]*)'|"([^"\\]*)"|([0-9]+))[\s)}]*(?:[#;].*)?""")
 _MOST = 100
 """The most places of a script that count."""
 

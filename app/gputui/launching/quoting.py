@@ -71,6 +71,12 @@ def assignment(name: str, value: str, form: Quoting) -> str:
     return f"{name}={form(value) if value else ''}"
 
 
+def change_directory(directory: str, form: Quoting) -> str:
+    """Return the `cd` to a directory. A path that does not begin with "/" could mean the last directory ("-")
+    or one of CDPATH."""
+    return f"cd -- {form(directory if directory.startswith('/') else f'./{directory}')}"
+
+
 def quote_program(word: str, form: Quoting) -> str:
     """Quote the first word of a command: `NAME=…` must not become an assignment, nor `time` a keyword."""
     quoted = form(word)

@@ -98,15 +98,14 @@ def _unplaced(command: Sequence[str], context: CommandContext) -> Intent:
         return outer.around(_of_container(container, context))
     launcher = recognised(inner)
     said = launcher.intent(inner, context)
+    ranks = replace(context, ranks=said.count.number if said.count else 0)
     if launcher.name == "mpirun":
         started = [words for _, words in parts(inner)]
-        ranks = replace(context, ranks=said.count.number if said.count else 0)
         within = beside_each_other(_of_each_rank(_intent_of(words, ranks)) for words in started)
         return outer.around(said.around(within))
     if launcher.name != "python":
         entrypoint = launcher.entrypoint(inner)
         if entrypoint.kind == "program":
-            ranks = replace(context, ranks=said.count.number if said.count else 0)
             said = said.around(_of_each_rank(_intent_of(entrypoint.words, ranks)))
         elif program := program_of(entrypoint.by_python()):
             # A script sets how the processes work together (Megatron), and not how many there are.

@@ -60,16 +60,14 @@ def shell_intent(script: StartedScript, context: CommandContext, read: ReadComma
     lists = [visibility.variable for visibility in context.visibilities if visibility.variable]
     commands, whole = read_shell(script.text, script.arguments, context.environ, context.lists)
     intents, cpu_only = [], []
-    for command in _unlike(commands, lists):
-        try:
-            go_on()
+    try:
+        for command in _unlike(commands, lists):
             intent = _of_command(command, script.name, context, read)
-        except NotReadError:
-            whole = False
-            break
-        if _may_use_devices(command.words):
-            cpu_only.append(intent.devices if intent.devices and not intent.devices.listed else None)
-        intents.append(intent)
+            if _may_use_devices(command.words):
+                cpu_only.append(intent.devices if intent.devices and not intent.devices.listed else None)
+            intents.append(intent)
+    except NotReadError:
+        whole = False
     if not (whole and script.whole):
         not_read(script.name, "it is too long, or ends within a word")
     if cpu_only and all(cpu_only):
@@ -115,9 +113,11 @@ def _with_doubt(
 
 
 def _unlike(commands: Sequence[StartedCommand], lists: Sequence[str]) -> Iterator[StartedCommand]:
-    """Yield the commands without repetitions of the same intent, as in the iterations of a loop."""
+    """Yield the commands without repetitions of the same intent, as in the iterations of a loop. Raises
+    NotReadError."""
     seen: set[object] = set()
     for command in commands:
+        go_on()
         own = launcher_words(command.words)
         # For Python, only the script matters; for another program, all words may matter.
         said = command.words[:own] or (command.words[:4] if is_python(command.words) else command.words)
@@ -146,7 +146,7 @@ def _of_command(command: StartedCommand, script: str, context: CommandContext, r
             )
             inner = replace(inner, devices=named)
         elif name in command.variables and listed is None and name not in command.not_known:
-            leaves = f"{name} is unset at {place}, and the command sees every device then"
+            leaves = f"{name} is unset at {place}, so the command sees every device"
             inner = replace(inner, leaves=inner.leaves or leaves)
     if not command.certain:
         count = inner.count and replace(inner.count, firm=False, certain=False)
@@ -155,7 +155,8 @@ def _of_command(command: StartedCommand, script: str, context: CommandContext, r
         unknown = _unknown_of_launcher(command, context)
         if unknown is not None:
             text = (
-                f"{place}: gputui cannot tell what {unknown} is: it may say how many devices (set it with -n)"
+                f"{place}: gputui cannot tell what {unknown} is, which may be the number of"
+                " devices (give it with -n)"
             )
             inner = replace(inner, warnings=(*inner.warnings, text))
     return inner

@@ -121,7 +121,7 @@ _BEFORE_NAME = re.compile(r"-D(?=\w+\.)|-+")
 """Dashes, and -D of Java's properties."""
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _TAIL = re.compile(
-    r"(?:_?\d+|_(?:value|str(?:ing)?|text|plain(?:text)?|b64|base64|hex|raw|prod|dev|staging))+\Z"
+    r"(?:\d|_\d|_(?:value|str(?:ing)?|text|plain(?:text)?|b64|base64|hex|raw|prod|dev|staging))+\Z"
 )
 """Suffixes that do not change the meaning of a name: api_key_2, token_value."""
 _LONGEST_NAME = 200

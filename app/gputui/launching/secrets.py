@@ -25,6 +25,7 @@ from gputui.launching.secret_table import (
 )
 from gputui.launching.shells import shell_of
 from gputui.launching.wrappers import unwrap
+from gputui.vendors.visibility import Changes
 
 MARK = "***"
 """The text that replaces a secret."""
@@ -101,7 +102,7 @@ class _Found(NamedTuple):
     end: int
 
 
-def secret_changes(changes: Iterable[tuple[str, str | None]]) -> tuple[tuple[str, str | None], ...]:
+def secret_changes(changes: Iterable[tuple[str, str | None]]) -> Changes:
     """Return the environment changes with `MARK` for the values that look like secrets."""
     return tuple((name, MARK if value and is_secret(name, value) else value) for name, value in changes)
 

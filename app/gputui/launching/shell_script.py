@@ -237,7 +237,7 @@ class _Script:
         known = bool(values) and all(value.known for value in values)
         self._loops += 1
         if self._loops > _DEEPEST:
-            raise NotReadError("it has too many loops in each other")
+            raise NotReadError("it has too many nested loops")
         for value in values if known else [Value(f"${name}", known=False)]:
             self._values[name] = value
             self.follow(body, perhaps or not known)

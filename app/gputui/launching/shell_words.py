@@ -12,6 +12,9 @@ from collections.abc import Iterator, Sequence
 
 from gputui.launching.quoting import quote
 
+Assignments = tuple[tuple[str, str], ...]
+"""Variables and their values, as before a command."""
+
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _HARMLESS = r"""[^"\\`$]*(?:(?:\\.|\$(?!\())[^"\\`$]*)*"""
 """Within double quotes."""
@@ -71,7 +74,7 @@ def _without_backslashes(text: str) -> str:
     return "\\".join(part.replace('\\"', '"') for part in text.split("\\\\"))
 
 
-def assignments(words: Sequence[str]) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+def assignments(words: Sequence[str]) -> tuple[Assignments, tuple[str, ...]]:
     """Split `NAME=value` words from the command after them: ((("A", "1"),), ("python", "x.py"))."""
     found: list[tuple[str, str]] = []
     for place, word in enumerate(words):

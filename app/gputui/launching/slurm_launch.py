@@ -17,7 +17,7 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.exports.form import other_changes
 from gputui.launching.launch import Launch
 from gputui.launching.quoting import posix
-from gputui.launching.slurm_job import cores_of, devices_option, job_name, no_job, tasks_of
+from gputui.launching.scheduler_job import cores_of, devices_option, job_name, no_job, slurm_time, tasks_of
 
 _NAME = "--job-name="
 
@@ -60,6 +60,7 @@ def through_slurm(launch: Launch, request: SlurmRequest) -> Launch:
         "--nodes=1",
         f"--ntasks={own or request.processes}",
         f"--{devices_option(launch, request.type)}",
+        *([f"--time={limit}"] if (limit := slurm_time(launch)) else []),
     ]
     cores = cores_of(launch)
     of_a_task = [f"--cpus-per-task={cores}"] if cores else []
@@ -81,11 +82,12 @@ def through_slurm(launch: Launch, request: SlurmRequest) -> Launch:
         if _reordered(request)
         else ""
     )
-    remark = f"Slurm decides {where}: they cannot be chosen by index{order}"
+    remark = f"Slurm decides {where}; they cannot be chosen by index{order}"
     return replace(
         launch,
         argv=tuple(argv),
         changes=tuple(other_changes(launch).items()),
+        time_limit=None,
         remarks=(*launch.remarks, remark),
     )
 
@@ -100,23 +102,18 @@ def _check(launch: Launch, request: SlurmRequest) -> None:
     why_not = launch.refusal or no_job(launch)
     if why_not is not None:
         raise SlurmError(why_not)
-    if launch.names:
-        raise SlurmError(
-            f"the {launch.launcher} command names devices itself, and Slurm chooses others;"
-            " --launcher torchrun names none"
-        )
     if not launch.devices:
         raise SlurmError("a job without devices does not need gputui: use srun")
     if sorted(request.order) not in ([], list(range(len(launch.devices)))):
-        raise SlurmError("the order inside names each device once")
+        raise SlurmError("the order must name each device once")
     if tasks_of(launch) is None:
         return
     if not request.detach:
         raise SlurmError(
-            f"{launch.argv[0]} starts Slurm's tasks itself, inside a job: sbatch (--detach) makes one"
+            f"{launch.argv[0]} starts Slurm's tasks itself, inside a job; --detach makes one (sbatch)"
         )
     if _reordered(request):
-        raise SlurmError(f"{launch.argv[0]} starts the tasks itself: the order inside is its own")
+        raise SlurmError(f"{launch.argv[0]} starts the tasks itself, in an order of its own")
 
 
 def _reordered(request: SlurmRequest) -> bool:

@@ -16,7 +16,7 @@ from gputui.inventory.job import Step, Trouble
 from gputui.inventory.others_files import beginning
 from gputui.launching.launch import Launch
 from gputui.launching.shell_words import one_word_for_several
-from gputui.system import landlock
+from gputui.system import landlock, time_limit
 from gputui.system.ending_signals import noted_interrupts
 
 T = TypeVar("T")
@@ -137,7 +137,7 @@ def run_child(
     environment = launch.environment(environ)
 
     def run(words: Sequence[str]) -> int:
-        return _status_of(words, environment, launch.directory, pass_fds, outputs, launch.left_out)
+        return _status_of(words, environment, launch, pass_fds, outputs)
 
     with _told(launch.argv[0], launch.directory):
         return _or_by_shell(run, launch.argv, environment)
@@ -146,10 +146,9 @@ def run_child(
 def _status_of(
     words: Sequence[str],
     environment: Mapping[str, str],
-    directory: str | None,
+    launch: Launch,
     pass_fds: Sequence[int],
     outputs: tuple[int | None, int | None],
-    left_out: Sequence[str],
 ) -> int:
     """Start a program and wait for it. Raises OSError, ValueError.
 
@@ -160,21 +159,31 @@ def _status_of(
 
     def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            words, env=environment, cwd=directory, pass_fds=pass_fds, stdout=outputs[0], stderr=outputs[1]
+            words,
+            env=environment,
+            cwd=launch.directory,
+            pass_fds=pass_fds,
+            stdout=outputs[0],
+            stderr=outputs[1],
         )
 
-    with noted_interrupts() as interrupted:
-        process = landlock.started(left_out, start)
+    process: subprocess.Popen[bytes] | None = None
     try:
+        with noted_interrupts() as interrupted:
+            process = landlock.started(launch.left_out, start)
+        if launch.time_limit is not None:
+            time_limit.start(process.pid, launch.time_limit)
         if interrupted:
             raise KeyboardInterrupt
         return process.wait()
     except KeyboardInterrupt:
-        try:
-            process.wait()
-        except KeyboardInterrupt:
-            process.kill()
-            process.wait()
+        # Ctrl-C can also be raised as noted_interrupts ends: the program runs then.
+        if process is not None:
+            try:
+                process.wait()
+            except KeyboardInterrupt:
+                process.kill()
+                process.wait()
         raise
 
 
@@ -191,6 +200,9 @@ def replace_process(launch: Launch, environ: Mapping[str, str]) -> NoReturn:
     for name in ("SIGPIPE", "SIGXFSZ"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_DFL)
+
+    if launch.time_limit is not None:
+        time_limit.start(os.getpid(), launch.time_limit)
 
     def become(words: list[str]) -> NoReturn:
         os.execvpe(words[0], words, environment)

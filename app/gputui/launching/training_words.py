@@ -1,6 +1,7 @@
 """Read the training parameters that a command sets: model, batch, sequence, precision and others.
 
-Of a Python script, only the arguments of TrainingArguments and the type of the weights are read.
+Of a Python script, only the arguments of TrainingArguments and DistributedDataParallel, and the type of the
+weights are read.
 
 Names of options and keys: TrainingArguments and the example scripts of transformers 5.23, TRL, axolotl,
 LLaMA-Factory, swift, torchtune and `accelerate launch`. No value is guessed: an unset parameter is None.
@@ -10,10 +11,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from gputui.choosing.grouping import ALL_REDUCE
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.others_files import NotReadError, go_on, not_read, one_reading
@@ -25,9 +27,10 @@ from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers import recognised
 from gputui.launching.launchers.accelerate_config import configuration
 from gputui.launching.programs import program_of
-from gputui.launching.programs.program import read_mapping
+from gputui.launching.programs.program import mapping_in, read_mapping
 from gputui.launching.programs.serving import SERVING
 from gputui.launching.programs.training import TRAINING
+from gputui.launching.python_command import is_python
 from gputui.launching.script_intent import context_of
 from gputui.launching.shell_script import read_shell
 from gputui.launching.shells import shell_of
@@ -36,7 +39,11 @@ from gputui.launching.wrappers import unwrap
 from gputui.vendors.registry import vendors
 
 if TYPE_CHECKING:
+    from gputui.launching.programs.program import Program
+    from gputui.planning.serving import Serving
     from gputui.planning.workload import Precision
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +60,14 @@ class Training:
     other_optimizer
                  an optimizer that the planner does not know, as the command names it
     quantized    whether the weights are loaded in 4 or 8 bits, which the planner does not model
+    splits       whether accelerate divides a batch over the processes (split_batches of accelerator_config)
     offloads     whether DeepSpeed is used, which may use the host's memory
     serves       whether it is an inference server
+    serving      the server that it starts, where a plan knows how that uses memory
     trains       whether any sign shows that it trains
     trainer      whether it uses transformers' Trainer, whose defaults apply to unset parameters
-    unread       the reason for each file that is not read
+    bucket_view  whether gradients are views of DDP's buckets, which need no memory then
+    unread       the reason for each file, and each value, that is not read
     """
 
     model: str | None = None
@@ -70,24 +80,27 @@ class Training:
     accumulation: int | None = None
     other_optimizer: str | None = None
     quantized: bool = False
+    splits: bool = False
     offloads: bool = False
     serves: bool = False
+    serving: Serving | None = None
     trains: bool = False
     trainer: bool = False
+    bucket_view: bool | None = None
     unread: tuple[str, ...] = ()
 
     @property
     def doubts(self) -> tuple[str, ...]:
         """The limits of a plan of this training, as sentences."""
         texts = [*self.unread]
-        if self.quantized:
-            texts.append("the command loads weights in 4 or 8 bits, which is not counted: it needs less")
+        if self.quantized and self.serving is None:
+            texts.append("the command loads weights in 4 or 8 bits, which is not modelled: it needs less")
         if self.other_optimizer is not None:
             name = printable(self.other_optimizer[:40])
             texts.append(
-                f"the command's optimizer ({name}) is not modelled: AdamW is counted, or the chosen one"
+                f"the command's optimizer ({name}) is not modelled: AdamW is counted, or the one of --optim"
             )
-        if self.serves:
+        if self.serves and self.serving is None:
             texts.append("the command serves a model: this is what training it would need")
         return tuple(texts)
 
@@ -98,8 +111,25 @@ _MODEL = (
     *("model-name-or-path", "pretrained-model-name-or-path", "model-id", "model-path", "base-model"),
     *("actor-rollout-ref.model.path", "model-name", "model"),
 )
+_SERVED = ("m",)
+"""More names of the model, for a server."""
+_CONTEXT = ("max-model-len", "context-length", "ctx-size", "c")
+_TOTAL = "max-total-tokens"
+"""The context of Text Generation Inference; for SGLang, the tokens of all requests."""
+_SHARE = ("gpu-memory-utilization", "mem-fraction-static", "cuda-memory-fraction")
+_CACHE_TYPE = ("kv-cache-dtype", "cache-type-k", "ctk")
+_LORA_RANK, _LORAS = ("max-lora-rank",), ("max-loras", "max-loras-per-batch")
+_REQUESTS = ("max-num-seqs", "max-running-requests", "max-concurrent-requests")
+_BATCHED = ("max-num-batched-tokens", "max-batch-prefill-tokens", "ubatch-size", "ub")
+_ON_DEVICES = ("n-gpu-layers", "gpu-layers", "ngl")
+_UNCOUNTED = re.compile(
+    "speculative-(?:config|model|algorithm)|model-draft|md|mmproj|data-parallel-size|dp-size|dp|lora-paths|lora"
+    "|lora-adapters|cpu-offload-gb|n-cpu-moe|ncmoe|kv-cache-memory(?:-bytes)?|num-gpu-blocks-override"
+)
+"""Options of a server that change its memory, and that no plan counts."""
 _BATCH = (
     *("per-device-train-batch-size", "per-gpu-train-batch-size", "micro-batch-size", "train-batch-size"),
+    "train-micro-batch-size-per-gpu",
     "batch-size",
 )
 _SEQUENCE = (
@@ -107,8 +137,11 @@ _SEQUENCE = (
     *("max-seq-len", "sequence-length", "seq-length", "seq-len"),
 )
 _ACCUMULATION = ("gradient-accumulation-steps",)
+_BUCKET, _BUCKET_VIEW = ("ddp-bucket-cap-mb", "bucket-cap-mb"), "gradient-as-bucket-view"
 _OPTIMIZER = ("optim", "optimizer")
 _TYPE = ("torch-dtype", "dtype", "model-dtype")
+_ELEMENTS = {"half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4}
+"""The bytes of a weight, by the types of vLLM and SGLang."""
 _MIXED = ("mixed-precision",)
 _RANK = ("lora-r", "lora-rank")
 _ADAPTER = ("adapter", "finetuning-type", "train-type", "tuner-type", "sft-type")
@@ -124,7 +157,7 @@ _TRAINS = (
 
 _TRAINER = (
     *("model-name-or-path", "output-dir", "per-device-train-batch-size", "per-device-eval-batch-size"),
-    *("do-train", "num-train-epochs", "gradient-accumulation-steps"),
+    *("do-train", "num-train-epochs"),
 )
 _TRAINERS = ("TRL", "LLaMA-Factory")
 """Options of TrainingArguments and of transformers' examples, and programs that pass them on."""
@@ -155,8 +188,17 @@ _SERVING_VERBS = frozenset(
 _DEFAULT_RANKS: Mapping[str, int] = {"use-peft": 16, "adapter": 8, "finetuning-type": 8}
 """Sources: TRL's ModelConfig; axolotl; LLaMA-Factory, whose lora_rank is 8."""
 
+_PARTS = ("deepspeed", "deepspeed-config", "fsdp-config", "accelerator-config")
+"""Options whose file says a part of the training: DeepSpeed's, and those of transformers' Trainer."""
+
 _FILE = re.compile(r"[^-].*\.(?:ya?ml|json)")
+_OPEN = ("auto", "none", "null")
+"""Values that leave the number to the program."""
+_OPEN_NUMBERS: Mapping[str, tuple[str, ...]] = {"-1": (*_CONTEXT, *_SEQUENCE), "0": ("ctx-size", "c")}
+"""Numbers that do so, and the options for which they do."""
 _TRUE, _FALSE = ("true", "yes", "1", "on", "auto"), ("false", "no", "0", "off", "none")
+_THOUSANDS = {"k": 10**3, "K": 1 << 10, "m": 10**6, "M": 1 << 20}
+"""The units of vLLM's numbers of tokens (vllm/engine/arg_utils.py: human_readable_int)."""
 _MOST = 1 << 24
 _MOST_COMMANDS = 64
 
@@ -180,7 +222,7 @@ def training_of(
         except NotReadError as error:
             found = NO_TRAINING
             not_read("the command", error)
-    return replace(found, unread=tuple(unread)) if unread else found
+    return replace(found, unread=(*unread, *found.unread)) if unread else found
 
 
 _DEEPEST = 3
@@ -201,6 +243,7 @@ def _of_command(command: Sequence[str], context: CommandContext) -> Training:
     batch, lora = said.number(_BATCH), said.lora()
     optimizer = said.text(_OPTIMIZER)
     known_optimizer = _OPTIMIZERS.get((optimizer or "").lower())
+    said.number(_BUCKET)
     return Training(
         model=said.model(serves),
         batch=batch,
@@ -209,14 +252,19 @@ def _of_command(command: Sequence[str], context: CommandContext) -> Training:
         checkpointing=said.checkpointing(),
         lora=lora,
         optimizer=known_optimizer,
+        # The size of a bucket (`_BUCKET`) changes no sum.
+        bucket_view=said.flag(_BUCKET_VIEW),
+        splits=said.flag("split-batches") is True,
         accumulation=said.number(_ACCUMULATION),
         other_optimizer=optimizer if optimizer and known_optimizer is None else None,
         quantized=said.quantized(),
         offloads=said.offloads(),
         serves=serves,
+        serving=said.serving(program, context) if program in SERVING else None,
         trains=not serves and (batch is not None or bool(lora) or known or said.trains()),
         trainer=not serves
         and (program.name in _TRAINERS if known and program is not None else said.uses_trainer()),
+        unread=tuple(dict.fromkeys(said.odd)),
     )
 
 
@@ -237,7 +285,7 @@ def _of_script(command: Sequence[str], context: CommandContext) -> Training:
 
 
 _ARGUMENTS = re.compile(
-    r"(?:TrainingArguments|from_pretrained)\((?:[^()'\"]|'[^'\n]*'|\"[^\"\n]*\"|\([^()]*\)){0,8000}\)",
+    r"(?:TrainingArguments|from_pretrained|DDP\w*|DistributedDataParallel\w*)\((?:[^()'\"]|'[^'\n]*'|\"[^\"\n]*\"|\([^()]*\)){0,8000}\)",
     re.DOTALL,
 )
 _ARGUMENT = re.compile(
@@ -246,7 +294,8 @@ _ARGUMENT = re.compile(
 
 
 def _of_arguments(text: str) -> dict[str, object]:
-    """Return the literal arguments of a Python script's TrainingArguments, and the type of the weights."""
+    """Return the literal arguments of a Python script's TrainingArguments and of its DistributedDataParallel,
+    and the type of the weights."""
     found: dict[str, object] = {}
     for call in _ARGUMENTS.finditer(text):
         go_on()
@@ -260,12 +309,30 @@ def _of_arguments(text: str) -> dict[str, object]:
     return found
 
 
+def _of_part(values: Mapping[str, object]) -> dict[str, object]:
+    """Return what a file of `_PARTS` says; "auto" in it means the Trainer's own options."""
+    found: dict[str, object] = {}
+    for key, value in values.items():
+        inner = value if isinstance(value, dict) else {}
+        if key in ("bf16", "fp16"):
+            value = inner.get("enabled")
+        elif key == "gradient_accumulation_kwargs":
+            key, value = "gradient_accumulation_steps", inner.get("num_steps")
+        if type(value) in (bool, int, str) and value != "auto":
+            found[str(key).removeprefix("fsdp_").replace("_", "-")] = value
+    # DeepSpeed's is that of all devices.
+    found.pop("train-batch-size", None)
+    return found
+
+
 class _Said:
     """The options and keys of a command, by names with dashes, and those of the files that it names, which
     apply where the command sets none."""
 
     def __init__(self, command: Sequence[str], context: CommandContext) -> None:
         self._command = command
+        self.odd = list[str]()
+        """The values that are not read, each a sentence."""
         self._line = _options_in(command[1:])
         self._launcher = recognised(command).name
         script = started_script(command, context.host_environment, context.directory)
@@ -276,6 +343,8 @@ class _Said:
             given = self._line.get("config-file")
             found = configuration(given, context.environ, context.directory, context.host_environment)
             self._accelerate = found.values if found is not None else {}
+            if found is not None and found.problem:
+                not_read(printable(found.path[-80:]), found.problem)
 
     def _of_files(self, context: CommandContext) -> Mapping[str, object]:
         """Return the top-level keys of the files."""
@@ -289,21 +358,46 @@ class _Said:
             path = os.path.join(context.directory or "", name)  # noqa: PTH118 - as text
             if _FILE.fullmatch(name):
                 values = read_mapping(path, context)
+                if name == self._line.get("config") and not context.host_environment.is_file(path):
+                    not_read(printable(name[-80:]), "it is no file")
                 found |= {str(key).replace("_", "-"): value for key, value in values.items()}
+        for option in _PARTS:
+            name = self._line.get(option, "")
+            if not (name.endswith(".json") or name.startswith("{")):
+                continue
+            path = os.path.join(context.directory or "", name)  # noqa: PTH118 - as text
+            text = name if name.startswith("{") else context.host_environment.text(path)
+            if text is None:
+                not_read(printable(name[:80]), "it is no file")
+            else:
+                values = mapping_in(printable(name[-80:]), text, only_settings=True)
+                found = {**_of_part(values), **found}
         return found
 
-    def text(self, names: Sequence[str]) -> str | None:
-        """Return the value of the first name that has one, from the line, then from a file."""
+    def _given(self, names: Sequence[str]) -> tuple[str, str | None]:
+        """Return the first name that has a value, and its value: of the line, then of a file."""
         for values in (self._line, self._values):
             for name in names:
                 value = values.get(name)
                 if isinstance(value, str | int | float) and not isinstance(value, bool) and value != "":
-                    return str(value)
-        return None
+                    return name, str(value)
+        return "", None
+
+    def text(self, names: Sequence[str]) -> str | None:
+        return self._given(names)[1]
+
+    def _read(self, names: Sequence[str], read: Callable[[str], T | None], what: str) -> T | None:
+        """Return the value as `read` finds it. Where it is not `what`, a sentence says so."""
+        name, value = self._given(names)
+        if value is None or value.lower() in _OPEN or name in _OPEN_NUMBERS.get(value, ()):
+            return None
+        found = read(value)
+        if found is None:
+            self.odd.append(f"{name} {printable(value[:40])} is not {what}: it is left out of the plan")
+        return found
 
     def number(self, names: Sequence[str]) -> int | None:
-        number = whole_number(self.text(names) or "")
-        return number if number and number <= _MOST else None
+        return self._read(names, _whole, f"a whole number from 1 to {_MOST}")
 
     def flag(self, name: str) -> bool | None:
         """Whether a flag is on, as transformers reads it (`--bf16`, `--bf16 True`, `--no_bf16`); None:
@@ -323,7 +417,47 @@ class _Said:
         for before, word in pairwise(self._command) if serves else ():
             if before == "serve" and not word.startswith("-"):
                 return word
-        return self.text(_MODEL)
+        named = self.text((*_MODEL, *_SERVED) if serves else _MODEL)
+        # `-m` names a model to llama.cpp, and a module to Python.
+        module = is_python(self._command) and [*self._command[1:3]] == ["-m", named]
+        return None if module else named
+
+    def serving(self, program: Program | None, context: CommandContext) -> Serving | None:
+        """Return what the line says about a server; None for a program of which no plan knows the memory."""
+        from gputui.planning.serving import ENGINES, Serving
+
+        if program is None or program.name not in ENGINES:
+            return None
+        intent = program.intent(self._command, context)
+        group = intent.group or (ALL_REDUCE if intent.count is not None else None)
+        quantized = (self.text(("quantization", "quantize")) or "").lower()
+        # (The intent has read these numbers; here odd ones are noted.)
+        for each in program.sizes:
+            if each.dimension in ("tp", "pp"):
+                self.number(each.options.split("|"))
+        adapters, rank = self.number(_LORAS) or 1, self.number(_LORA_RANK) or 16
+        given = {**self._values, **self._line}
+        left_out = [name for name, value in given.items() if _UNCOUNTED.fullmatch(name) and value != "1"]
+        pool = program.name == "SGLang"
+        if pool and _TOTAL in given:
+            left_out.append(_TOTAL)
+        if left_out:
+            self.odd.append(f"the plan does not count {', '.join(left_out)}")
+        return Serving(
+            engine=program.name,
+            context=self._read(_CONTEXT if pool else (*_CONTEXT, _TOTAL), _tokens, "a number of tokens"),
+            share=self._read(_SHARE, _share, "a share above 0 and up to 1"),
+            cache_type=self._read(_CACHE_TYPE, _cache_type, "a type whose size is known") or "",
+            sequences=self.number(_REQUESTS),
+            batched=self._read(_BATCHED, _tokens, "a number of tokens"),
+            quantization="" if quantized in _OPEN else quantized,
+            layers=whole_number(self.text(_ON_DEVICES) or ""),
+            adapters=adapters if self.flag("enable-lora") else 0,
+            rank=rank,
+            element=self._read(_TYPE, _ELEMENTS.get, "a type whose size is known") or 2,
+            tensor=group.tensor if group is not None else None,
+            pipeline=group.pipeline if group is not None else None,
+        )
 
     def uses_trainer(self) -> bool:
         # Lightning has a Trainer, too.
@@ -346,8 +480,12 @@ class _Said:
         if self.flag("fp16"):
             return "fp16"
         mixed = (self.text(_MIXED) or str(self._accelerate.get("mixed_precision") or "")).lower()
-        if mixed in ("bf16", "fp16"):
-            return "autocast" if mixed == "bf16" else "fp16"
+        if mixed == "fp16":
+            return "fp16"
+        if mixed not in ("", "no"):
+            if mixed != "bf16":
+                self.odd.append(f"mixed precision {printable(mixed[:40])} is not modelled: bf16 is counted")
+            return "autocast"
         if kind in ("float32", "fp32"):
             return "fp32"
         return "fp32" if self.flag("bf16") is False and self.flag("fp16") is not True else None
@@ -365,7 +503,7 @@ class _Said:
 
     def lora(self) -> int | None:
         """Return the rank; 0 where another option selects full training."""
-        rank = self.number(_RANK)
+        rank = None if self.text(_RANK) == "0" else self.number(_RANK)
         if self.flag("use-peft") or self.flag("use-lora"):
             return rank or _DEFAULT_RANKS["use-peft"]
         for name in _ADAPTER:
@@ -392,6 +530,28 @@ class _Said:
             return True
         names = [program_name((word,)).lower() for word in self._command if not word.startswith("-")]
         return any(re.search(r"train|finetun|\bsft|run_clm|run_mlm|dpo|grpo", name) for name in names[:4])
+
+
+def _whole(text: str) -> int | None:
+    number = whole_number(text)
+    return number if number and number <= _MOST else None
+
+
+def _tokens(text: str) -> int | None:
+    """Return a number of tokens, in vLLM's units: 32768, 32k, 1.5M."""
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([kKmM]?)", text)
+    return int(float(found[1]) * _THOUSANDS.get(found[2], 1)) or None if found else None
+
+
+def _share(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"0?\.[0-9]*[1-9][0-9]*|1(\.0*)?", text) else None
+
+
+def _cache_type(text: str) -> str | None:
+    from gputui.planning.serving import ITEMS
+
+    name = text.lower().removesuffix("fn")
+    return name if name in ITEMS else None
 
 
 def _options_in(words: Sequence[str]) -> dict[str, str]:

@@ -19,7 +19,8 @@ from gputui.launching.argument_vector import (
     program_name,
     read_options,
 )
-from gputui.launching.shell_words import assignments
+from gputui.launching.shell_words import Assignments, assignments
+from gputui.vendors.visibility import Changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +254,7 @@ class WrapperCall:
     name: str
     words: tuple[str, ...]
     options: tuple[Option, ...]
-    assignments: tuple[tuple[str, str], ...] = ()
+    assignments: Assignments = ()
     itself: bool = False
 
     def has(self, name: str) -> bool:
@@ -299,7 +300,7 @@ def _split_by_env(words: Sequence[str]) -> tuple[str, ...]:
     return (words[0], *given.without(("split-string",)).option_words, *inner, *given.rest)
 
 
-def assigned(prefix: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
+def assigned(prefix: Sequence[str]) -> Changes:
     """Return the variables that the wrappers before a command set (None: unset)."""
     found: list[tuple[str, str | None]] = []
     for call in wrappers(prefix):
@@ -422,7 +423,7 @@ def _read(command: Sequence[str]) -> WrapperCall | None:
         given = read_options(given.operands[len(verb) :], table)
         options = (*options, *given.options)
     rest = given.operands
-    assigned_words: tuple[tuple[str, str], ...] = ()
+    assigned_words: Assignments = ()
     if wrapper.assigns:
         assigned_words, rest = assignments(rest)
     rest = rest[wrapper.operands :]

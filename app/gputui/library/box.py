@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gputui.inventory.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     # Importing `read` is cheap: its dependencies are imported when it is called.
-    from gputui.choosing.verdict import State, Verdict
+    from gputui.choosing.verdict import State, Verdicts
     from gputui.inventory.claim import Claim
     from gputui.inventory.device import Device
     from gputui.inventory.snapshot import Snapshot
+    from gputui.inventory.typed_json import Json
     from gputui.inventory.waiter import Waiter
+    from gputui.library.request import File
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Box:
     """
 
     snapshot: Snapshot
-    verdicts: Mapping[str, Verdict]
+    verdicts: Verdicts
 
     @property
     def host(self) -> str | None:
@@ -82,7 +83,7 @@ class Box:
         read."""
         return self.snapshot.link(one, other)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Json:
         """Return the document of `gputui ls --json` as JSON-ready values; the schema is in `inventory/`."""
         from gputui.choosing.verdict_text import for_document
         from gputui.inventory.document import to_document
@@ -90,9 +91,7 @@ class Box:
         return to_document(self.snapshot, for_document(self.verdicts, self.time))
 
 
-def read(
-    *, links: bool = True, demo: str | None = None, recording: str | os.PathLike[str] | None = None
-) -> Box:
+def read(*, links: bool = True, demo: str | None = None, recording: File | None = None) -> Box:
     """Read the current state of the box, as `gputui ls --json` does.
 
     `links=False` leaves out the links and the CPUs near each device, which take seconds to read on some
@@ -108,5 +107,5 @@ def read(
 
     rules = settings(os.environ).rules
     with opened(demo, recording) as source:
-        snapshot = source.read(Want.ALL if links else Want.ALL & ~(Want.LINKS | Want.TOPOLOGY))
+        snapshot = source.read(Want.ALL if links else Want.ALL & ~Want.WIRING)
     return Box(snapshot, verdicts(snapshot, rules))

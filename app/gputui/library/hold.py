@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from gputui.allocating.request import Request
     from gputui.choosing.order import Order
     from gputui.inventory.device import Device
-    from gputui.library.request import Names
+    from gputui.inventory.typed_json import Json
+    from gputui.library.request import File, Names, Quiet
     from gputui.vendors.visibility import Confine
 
 
@@ -70,6 +71,10 @@ class Picked(Sequence["Device"]):
         """A copy of `os.environ` with these variables: `subprocess.run(…, env=picked.env)`."""
         changed = {**os.environ, **self.variables}
         return {name: value for name, value in changed.items() if value is not None}
+
+    def document(self) -> Json:
+        """Return the document of `gputui pick --json` as JSON-ready values."""
+        return self._allocation.document("index")
 
     def __len__(self) -> int:
         return len(self.devices)
@@ -170,7 +175,7 @@ def pick(
     window: float | None = None,
     force: bool = False,
     demo: str | None = None,
-    recording: str | os.PathLike[str] | None = None,
+    recording: File | None = None,
 ) -> Picked:
     """Pick the best `n` free devices, in order, as `gputui pick` does, without claiming them: see `hold`.
 
@@ -214,7 +219,7 @@ def hold(
     force: bool = False,
     confine: Confine | None = None,
     demo: str | None = None,
-    recording: str | os.PathLike[str] | None = None,
+    recording: File | None = None,
 ) -> Iterator[Held]:
     """Claim devices for a `with` block: `with hold(2) as held: held.popen(["python", "train.py"]).wait()`.
 
@@ -263,17 +268,19 @@ def _request(asked: DeviceRequest, nodes: bool = False) -> Request:
 def allocated(
     request: Request,
     demo: str | None,
-    recording: str | os.PathLike[str] | None,
+    recording: File | None,
     holds: bool,
     approve: Approve | None = None,
+    listener: Quiet | None = None,
 ) -> Allocation:
     """Allocate devices without messages; the allocation keeps its warnings."""
     from gputui.allocating.allocate import allocate
     from gputui.library.request import Quiet
     from gputui.library.source import opened
 
+    listener = listener or Quiet()
     with opened(demo, recording, request.cpu_only) as source:
-        return allocate(request, source, os.environ, Quiet(), holds, approve)
+        return allocate(request, source, os.environ, listener, holds, approve, listener.sleep)
 
 
 @contextmanager

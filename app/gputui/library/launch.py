@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, overload
 
 if TYPE_CHECKING:
     from typing_extensions import TypedDict, Unpack
 
     # (To import `launch` costs a caller next to nothing: what it needs is imported when it is called.)
+    from gputui.allocating.allocation import Allocation
     from gputui.choosing.order import Order
+    from gputui.inventory.device import Device
     from gputui.inventory.job import Job
     from gputui.launching.launch import Launch
     from gputui.launching.launch_options import LaunchOptions
-    from gputui.library.request import Names
+    from gputui.library.request import File, Names, Quiet
+    from gputui.requesting.launch_request import LaunchRequest
+    from gputui.requesting.prepared_launch import PreparedLaunch
+    from gputui.vendors.vendor import Vendor
     from gputui.vendors.visibility import Confine
 
     class _Others(TypedDict, total=False):
@@ -24,7 +30,8 @@ if TYPE_CHECKING:
         launcher: str
         processes: int | None
         python: str | None
-        directory: str | os.PathLike[str] | None
+        directory: File | None
+        time: float | str | None
         env: Mapping[str, str] | None
         min_free: int | str | None
         max_util: int | None
@@ -35,9 +42,11 @@ if TYPE_CHECKING:
         never: Names
         wait: float | bool | None
         window: float | None
+        after: str | Job | None
+        after_ok: str | Job | None
         force: bool
         demo: str | None
-        recording: str | os.PathLike[str] | None
+        recording: File | None
 
 
 @overload
@@ -84,7 +93,8 @@ def launch(
     launcher: str = "auto",
     processes: int | None = None,
     python: str | None = None,
-    directory: str | os.PathLike[str] | None = None,
+    directory: File | None = None,
+    time: float | str | None = None,
     env: Mapping[str, str] | None = None,
     min_free: int | str | None = None,
     max_util: int | None = None,
@@ -95,12 +105,14 @@ def launch(
     never: Names = (),
     wait: float | bool | None = None,
     window: float | None = None,
+    after: str | Job | None = None,
+    after_ok: str | Job | None = None,
     force: bool = False,
     detach: bool = False,
     dry_run: bool = False,
     name: str | None = None,
     demo: str | None = None,
-    recording: str | os.PathLike[str] | None = None,
+    recording: File | None = None,
 ) -> int | Job | Launch:
     """Start a command on the best `n` free devices (or on `devices`), as `gputui run` does: the devices are
     claimed, and the command is completed for its launcher; the devices agree with those that it names itself.
@@ -111,10 +123,13 @@ def launch(
     `launch.line`, `launch.argv`, `launch.environment(os.environ)`.
 
     launcher, processes, python, directory   the options of `gputui run` with these names
+    time     how long the command may run, in seconds or as "4h": then SIGTERM, and SIGKILL ten seconds later
     env      variables for the command
     confine  "always", "auto" or "never": whether the command can open its own devices only (`--confine`);
              None: the value of the settings
     wait     seconds to wait in the queue before the command is started; True: without a timeout
+    after    a Job, or jobs by id or name ("k3f9,nightly"), that must have ended; then it waits in the queue
+    after_ok   the jobs that must have ended well, else JobError; with `detach` the call returns at once
     force    use named devices that others use or have claimed, even if the command names other devices
     The other arguments are those of `pick`.
 
@@ -122,35 +137,39 @@ def launch(
     also where the command requests other devices. Warns as `pick` does.
     """
     from gputui.allocating.errors import RequestError
-    from gputui.allocating.settings import settings
-    from gputui.jobs.start import detached, start_leased_job
+    from gputui.inventory.light_dataclasses import replace
+    from gputui.jobs.start import start_leased_job
     from gputui.launching.start import run_child
-    from gputui.library.hold import allocated, held
     from gputui.library.request import device_request, warn
     from gputui.requesting.launch_request import LaunchRequest
-    from gputui.requesting.prepared_launch import how_confined, prepare, read_command
     from gputui.system.environment import given_environment
 
     if isinstance(command, str):
         raise TypeError("the command is a sequence of words: shlex.split makes them from a string")
     if n is not None and devices is not None:
-        raise RequestError("n and devices: say either how many or which")
-    options = _options(command, launcher, processes, python, directory, env, confine)
+        raise RequestError("n and devices: give either the number or the devices, not both")
+    options = options_of(command, launcher, processes, python, directory, time, env, confine)
     asked = LaunchRequest(
         options,
-        device_request(n, devices, min_free, max_util, group, order, vendor, never, wait, force, window),
+        replace(
+            device_request(n, devices, min_free, max_util, group, order, vendor, never, wait, force, window),
+            demo=demo,
+        ),
+        after=_named(after),
+        after_ok=_named(after_ok),
     )
-    own = settings(os.environ)
-    how = how_confined(options, own, demo is None and recording is None)
-    prepared = prepare(read_command(asked, os.environ, how), own)
-    approve = prepared.approve(os.environ)
-    allocation = allocated(prepared.request, demo, recording, not dry_run, approve)
     environ = given_environment()
-    with held(allocation):
+    if asked.awaited:
+        from gputui.jobs.after import settled, wait_for_jobs
+        from gputui.jobs.queued import queue_job
+
+        asked = settled(asked, os.environ, not detach)
+        if detach and not dry_run:
+            return queue_job(asked, _prepared(asked).request.size, environ, name)
+        if not dry_run:
+            wait_for_jobs(asked, os.environ)
+    with launched(asked, demo, recording, not dry_run, detach) as (made, allocation):
         warn(allocation, 2)
-        made = prepared.launch(allocation, os.environ, prove=not dry_run)
-        if detach:
-            made = detached(made, environ)
         if dry_run:
             return made
         if detach:
@@ -159,14 +178,58 @@ def launch(
         return run_child(made, environ, passed_on)
 
 
-def _options(
+def _named(jobs: str | Job | None) -> str | None:
+    return jobs.id if jobs is not None and not isinstance(jobs, str) else jobs
+
+
+def _prepared(asked: LaunchRequest, here: bool = True) -> PreparedLaunch:
+    from gputui.allocating.settings import settings
+    from gputui.requesting.prepared_launch import how_confined, prepare, read_command
+
+    own = settings(os.environ)
+    return prepare(read_command(asked, os.environ, how_confined(asked.options, own, here)), own)
+
+
+@contextmanager
+def launched(
+    asked: LaunchRequest,
+    demo: str | None = None,
+    recording: File | None = None,
+    holds: bool = True,
+    detach: bool = True,
+    listener: Quiet | None = None,
+    may_use: Callable[[int], object] = bool,
+) -> Iterator[tuple[Launch, Allocation]]:
+    """The launch of a request on its devices, which are held for the block, or until what is started there
+    ends. `may_use` is told their number before the box is read, and before any is waited for or claimed; it
+    may raise an error."""
+    from gputui.jobs.start import detached
+    from gputui.library.hold import allocated, held
+    from gputui.system.environment import given_environment
+
+    prepared = _prepared(asked, demo is None and recording is None)
+    may_use(prepared.request.size)
+    agreed = prepared.approve(os.environ)
+
+    def approve(devices: Sequence[Device] | int, box: Sequence[Vendor]) -> None:
+        may_use(devices if isinstance(devices, int) else len(devices))
+        agreed(devices, box)
+
+    allocation = allocated(prepared.request, demo, recording, holds, approve, listener)
+    with held(allocation):
+        made = prepared.launch(allocation, os.environ, prove=holds)
+        yield detached(made, given_environment()) if detach else made, allocation
+
+
+def options_of(
     command: Sequence[str],
-    launcher: str,
-    processes: int | None,
-    python: str | None,
-    directory: str | os.PathLike[str] | None,
-    env: Mapping[str, str] | None,
-    confine: Confine | None,
+    launcher: str = "auto",
+    processes: int | None = None,
+    python: str | None = None,
+    directory: File | None = None,
+    time: float | str | None = None,
+    env: Mapping[str, str] | None = None,
+    confine: Confine | None = None,
 ) -> LaunchOptions:
     """Return the launch options. Raises RequestError for an invalid value."""
     from gputui.allocating.errors import RequestError
@@ -175,6 +238,7 @@ def _options(
     if not command:
         raise RequestError("no command")
     given = {"launcher": launcher, "processes": processes, "python": python, "confine": confine}
+    given["time"] = None if time is None else str(time)
     given["directory"] = None if directory is None else os.fspath(directory)
     known = table()
     for name, value in given.items():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
+import time
 import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -21,6 +23,8 @@ from gputui.vendors.registry import installed
 if TYPE_CHECKING:
     from gputui.allocating.waiting_loop import Progress
 
+File = str | os.PathLike[str]
+
 Names = str | Iterable["str | int | Device"]
 """Devices by index, UUID or as values, in order; or one string in the form of `--gpus` ("5,4", "none")."""
 
@@ -34,13 +38,13 @@ def device_request(
     devices: Names | None,
     min_free: int | str | None,
     max_util: int | None,
-    group: str | None,
-    order: Order | None,
-    vendor: str | None,
-    never: Names,
-    wait: float | bool | None,
-    force: bool,
-    window: float | None,
+    group: str | None = None,
+    order: Order | None = None,
+    vendor: str | None = None,
+    never: Names = (),
+    wait: float | bool | None = None,
+    force: bool = False,
+    window: float | None = None,
 ) -> DeviceRequest:
     """What a caller asks for. Raises RequestError for values that mean nothing."""
     if n is not None and (isinstance(n, bool) or n < 1):
@@ -49,6 +53,8 @@ def device_request(
         raise RequestError(f"{order!r} is not one of {', '.join(ORDERS)}")
     if max_util is not None and not 0 <= max_util <= 100:
         raise RequestError(f"{max_util!r} is not a percentage (0 to 100)")
+    if not isinstance(min_free, str | None) and not min_free >= 0:
+        raise RequestError(f"{min_free!r} is not a number of bytes")
     without = listed(never)
     try:
         return DeviceRequest(
@@ -106,7 +112,12 @@ def own_purpose() -> str:
 
 
 class Quiet:
-    """A listener that prints nothing: a library has no terminal of its own."""
+    """A listener that prints nothing: a library has no terminal of its own. `sleep` may end a wait by an
+    exception."""
+
+    def sleep(self, seconds: float) -> None:
+        """Pause between two looks."""
+        time.sleep(seconds)
 
     def notice(self, notice: Notice) -> None: ...
 

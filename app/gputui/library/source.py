@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from gputui.allocating.named_source import named_source, opened_in_time
 from gputui.inventory.claim import Claim
@@ -15,7 +16,10 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Source, Want
 from gputui.system.users import own_name
 
-_reading = threading.RLock()
+if TYPE_CHECKING:
+    from gputui.library.request import File
+
+reading = threading.RLock()
 """Sources are not thread-safe, and the whole process shares one instance of a vendor's library."""
 
 _held: dict[str, Claim] = {}
@@ -48,11 +52,11 @@ class _ForThreads:
         self._source = source
 
     def open(self) -> None:
-        with _reading:
+        with reading:
             self._source.open()
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
-        with _reading:
+        with reading:
             snapshot = self._source.read(want, among)
         if self.label or not _held:
             return snapshot
@@ -63,14 +67,12 @@ class _ForThreads:
         return replace(snapshot, claims=(*snapshot.claims, *ours)) if ours else snapshot
 
     def close(self) -> None:
-        with _reading:
+        with reading:
             self._source.close()
 
 
 @contextmanager
-def opened(
-    demo: str | None, recording: str | os.PathLike[str] | None, cpu_only: bool = False
-) -> Iterator[Source]:
+def opened(demo: str | None, recording: File | None, cpu_only: bool = False) -> Iterator[Source]:
     """Open the source that a caller names, and close it at the end. Raises NoSourceError."""
     file = None if recording is None else os.fspath(recording)
     with opened_in_time(_ForThreads(named_source(demo, file)), cpu_only) as source:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from gputui.choosing.bandwidth import bandwidth
+from gputui.choosing.bandwidth import Rates, bandwidth
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import GIB
+from gputui.inventory.formatting import GIB, UNKNOWN, size
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import LinkMatrix, direct_links
 from gputui.inventory.snapshot import Snapshot
@@ -32,6 +32,10 @@ class Box:
     host_memory         bytes of host memory that are available
     capability          the lowest compute capability (CUDA) of the devices
     unified             whether a device's memory is the host's: offloading gains nothing
+    nodes, network      equal machines, and the GB/s of the network of each: the other fields are of the first
+                        of them, and each has as many consecutive devices
+    memory_total        the least bytes of a device that programs can use, 0 where they are not known
+    a100                whether a device is an A100
     context, collectives
                         bytes of a device that a process, and its communicators, take; `collectives` of None
                         is estimated from the links
@@ -47,15 +51,35 @@ class Box:
     collectives: int | None = None
     capability: tuple[int, int] | None = None
     unified: bool = False
+    nodes: int = 1
+    network: float = 0.0
+    memory_total: int = 0
+    a100: bool = False
 
     def __len__(self) -> int:
+        return len(self.uuids) * self.nodes
+
+    @property
+    def local(self) -> int:
+        """The number of devices of one machine."""
         return len(self.uuids)
 
     @property
     def memory_free_min(self) -> int | None:
         """The least free memory of the devices, which decides; None where any is not known."""
         known = [free for free in self.memory_free if free is not None]
-        return min(known) if known and len(known) == len(self) else None
+        return min(known) if known and len(known) == self.local else None
+
+    @property
+    def free_words(self) -> str:
+        """ "23.7G free on each"."""
+        return f"{size(self.memory_free_min)} free{' on each' if self.local > 1 else ''}"
+
+    @property
+    def link_words(self) -> str:
+        """The kinds of links between the devices: "NV4, PHB"."""
+        found = {self.links[i][j] or UNKNOWN for i in range(self.local) for j in range(i)}
+        return ", ".join(sorted(found))
 
     def direct(self, one: int, other: int) -> bool:
         """Whether a direct link (NVLink, XGMI) joins two devices."""
@@ -63,9 +87,9 @@ class Box:
 
     def groups_are_direct(self, size: int) -> bool:
         """Whether consecutive groups of `size` devices have direct links throughout."""
-        return len(self) % size == 0 and all(
+        return self.local % size == 0 and all(
             self.direct(start + i, start + j)
-            for start in range(0, len(self), size)
+            for start in range(0, self.local, size)
             for i in range(size)
             for j in range(i)
         )
@@ -73,15 +97,26 @@ class Box:
     @property
     def all_direct(self) -> bool:
         """Whether a ring through the devices, in their order, has direct links only."""
-        return all(self.direct(*step) for step in self._ring(range(len(self))))
+        ring = self._ring(range(self.local))
+        return self.nodes == 1 and all(self.direct(*step) for step in ring)
+
+    @property
+    def slow(self) -> bool:
+        """Whether the links are known, and not all direct. A network is slow where a device's part of it is
+        slower than PCIe."""
+        if self.nodes > 1:
+            return self.network < NOMINAL_PCIE * self.local
+        known = all(self.links[i][j] is not None for i, j in self._ring(range(len(self))))
+        return known and not self.all_direct
 
     @property
     def links_words(self) -> str:
         """The links that the ring through the devices uses, in words."""
+        if self.nodes > 1:
+            return f"{'slow' if self.slow else 'fast'} links between machines"
         if self.all_direct:
             return "direct links"
-        known = all(self.links[i][j] is not None for i, j in self._ring(range(len(self))))
-        return "slow links" if known else "links that are not known"
+        return "slow links" if self.slow else "links that are not known"
 
     def fixed(self, count: int) -> int:
         """The bytes that a process takes of each of `count` devices before the model is loaded."""
@@ -95,19 +130,29 @@ class Box:
         following = [*members[1:], *members[:1]] if len(members) > 2 else list(members[1:])
         return list(zip(members, following, strict=False))
 
-    def ring_bandwidth(self, members: Sequence[int]) -> float | None:
-        """The GB/s of the slowest step of a ring through these devices; None where a step is not known."""
-        steps = [self.bandwidths[i][j] for i, j in self._ring(members)]
-        known = [step for step in steps if step]
-        return min(known) if known and len(known) == len(steps) else None
+    def slowest(self, groups: Iterable[Sequence[int]]) -> float | None:
+        """The GB/s of the slowest of the rings through these groups, all used at once; None where one is not
+        known. Rings between machines share the network of each; of equal machines the first one is enough."""
+        local, leaving, known = self.local, [0] * self.nodes, []
+        rings = (self._ring(members) for members in groups if members[0] < local)
+        for one, other in (step for ring in rings for step in ring):
+            machine, start = divmod(one, local)
+            if other // local != machine:
+                leaving[machine] += 1
+                continue
+            rate = self.bandwidths[start][other % local]
+            if not rate:
+                return None
+            known.append(rate)
+        if any(leaving):
+            known.append(self.network / max(leaving))
+        return min(known, default=None)
 
 
 def box_of(
     snapshot: Snapshot,
     devices: Sequence[Device],
-    *,
-    host_memory: int | None = None,
-    measured: Mapping[tuple[str, str], float] | None = None,
+    measured: Rates | None = None,
 ) -> Box:
     """The box of these devices of a snapshot.
 
@@ -134,7 +179,17 @@ def box_of(
         links=tuple(tuple(snapshot.link(one, other) for other in devices) for one in devices),
         bandwidths=tuple(tuple(between(one, other) for other in devices) for one in devices),
         measured=bool(found),
-        host_memory=host_memory,
+        host_memory=snapshot.host.memory_free,
         capability=min((each.capability for each in devices if each.capability is not None), default=None),
         unified=any(device.unified for device in devices),
+        memory_total=min((_usable(snapshot, device) for device in devices), default=0),
+        a100=any("A100" in (device.name or "") for device in devices),
     )
+
+
+def _usable(snapshot: Snapshot, device: Device) -> int:
+    """The bytes that programs can use, without what the driver reserves; 0 where they are not known."""
+    (used, total), free = snapshot.memory(device), snapshot.memory_free(device)
+    if used is None or total is None or free is None:
+        return 0
+    return min(total, used + free) - (device.memory_idle or 0)

@@ -16,7 +16,14 @@ from typing import Any, NamedTuple
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.planning.fields import Fields
-from gputui.planning.model import Model, PlanningError, Saved, SavedBytes, UnknownArchitectureError
+from gputui.planning.model import (
+    Cache,
+    Model,
+    PlanningError,
+    Saved,
+    SavedBytes,
+    UnknownArchitectureError,
+)
 from gputui.planning.saved_forms import FORMS, saved
 
 _SIZES = """
@@ -194,6 +201,7 @@ def _model(
             for one in zip(*(block.saved for block in used), strict=True)
         ),
         max_positions=shape.positions,
+        ffn=shape.ffn,
         **facts,
     )
 
@@ -278,7 +286,7 @@ def closed_form(fields: Fields, name: str) -> Model:
     kind = fields.text("model_type")
     architecture = fields.architecture
     if fields.has("text_config"):
-        raise UnknownArchitectureError(printable(kind or architecture), "with parts beside its text")
+        raise UnknownArchitectureError(printable(kind or architecture), "with parts other than text")
     if kind not in FAMILIES:
         by_class = {family.counted: known for known, family in FAMILIES.items()}
         if architecture not in by_class:
@@ -291,8 +299,6 @@ def closed_form(fields: Fields, name: str) -> Model:
     notices = model.notices
     if architecture and architecture != family.counted:
         notices += (f"counted as {family.counted}; {printable(architecture)} differs by its head",)
-    if fields.has("quantization_config"):
-        notices += ("the stored weights are quantized; counted as trained in the chosen precision",)
     return replace(
         model, name=name, architecture=family.counted, wrap_class=family.wrap_class, notices=notices
     )
@@ -314,16 +320,10 @@ def _mlp(family: Family, hidden: int, ffn: int, bias: bool) -> tuple[Module, ...
     return *(_linear(hidden, each, bias) for each in into), _linear(ffn, hidden, bias)
 
 
-def kept_by(form: str, shape: Shape) -> Saved:
-    """The bytes that one block of this shape keeps for backward, for each token."""
-    return saved(
-        form,
-        hidden=shape.hidden,
-        attention=shape.attention,
-        kv=shape.key_values,
-        ffn=shape.ffn,
-        heads=shape.heads,
-    )
+def _kept_by(form: str, shape: Shape, **others: int) -> Saved:
+    """The bytes that one block of this shape keeps for backward, for each token; `others`: other widths."""
+    widths = {"attention": shape.attention, "kv": shape.key_values, "ffn": shape.ffn, **others}
+    return saved(form, hidden=shape.hidden, heads=shape.heads, **widths)
 
 
 def _decoder(fields: Fields, family: Family, kind: str) -> Model:
@@ -341,16 +341,9 @@ def _decoder(fields: Fields, family: Family, kind: str) -> Model:
 
     def block(count: int, more: Sequence[Module], ffn: int, per_token: int = 0, expert_ffn: int = 0) -> Block:
         dense = _mlp(family, hidden, ffn, mlp_bias) if ffn else ()
-        kept = saved(
-            f"{kind} normed" if normed and f"{kind} normed" in FORMS else kind,
-            hidden=hidden,
-            attention=query,
-            kv=kv,
-            ffn=ffn,
-            heads=shape.heads,
-            experts_per_token=per_token,
-            expert_ffn=expert_ffn,
-        )
+        form = f"{kind} normed" if normed and f"{kind} normed" in FORMS else kind
+        experts = {"experts_per_token": per_token, "expert_ffn": expert_ffn}
+        kept = _kept_by(form, shape, attention=query, kv=kv, ffn=ffn, **experts)
         return Block((*common, *more, *dense), kept, count)
 
     sparse = 0
@@ -379,7 +372,38 @@ def _decoder(fields: Fields, family: Family, kind: str) -> Model:
         root.append(Module(shape.vocab))
     head = _linear(hidden, shape.vocab, family.head_bias, adapted=False)
     capped = family.capped or fields.has("final_logit_softcapping")
-    return _model(shape, root, blocks, head, tied, capped=capped)
+    cache = _cache_of(fields, shape, family.latent)
+    return _model(shape, root, blocks, head, tied, capped=capped, cache=cache)
+
+
+_PATTERNS = {"gemma2": 2, "gemma3_text": 6, "cohere2": 4}
+"""The default interval of the layers that keep all tokens, by model type; the others keep a window."""
+
+
+def _cache_of(fields: Fields, shape: Shape, latent: bool = False) -> Cache | None:
+    """The KV cache by the names of fields that nearly all models use; None where they mean something else."""
+    try:
+        window = fields.whole("sliding_window", default=0, least=0)
+        kinds, layers = fields.words("layer_types"), shape.layers
+        if kinds:
+            layers = kinds.count("full_attention")
+        elif window and fields.yes("use_sliding_window", True):
+            every = fields.layers(
+                "sliding_window_pattern",
+                "_sliding_window_pattern",
+                default=_PATTERNS.get(fields.text("model_type"), 1),
+            )
+            layers = shape.layers // every if every > 1 else 0
+        sliding = shape.layers - layers
+        if kinds:
+            sliding = sum("sliding" in each or "chunked" in each for each in kinds)
+        heads, width = shape.kv, 2 * shape.head_dim
+        if latent or fields.has("kv_lora_rank"):
+            heads, width = 1, fields.whole("kv_lora_rank", default=512)
+            width += fields.whole("qk_rope_head_dim", default=64)
+    except PlanningError:
+        return None
+    return Cache(layers, sliding, window, heads, width)
 
 
 def _sparse_layers(fields: Fields, layers: int, dense: int) -> int:
@@ -419,7 +443,7 @@ def _plain_block(fields: Fields, family: Family, shape: Shape, form: str, norms:
     """All blocks of a model, with LayerNorms."""
     mlp = _mlp(family, shape.hidden, shape.ffn, _said(fields, family.mlp))
     modules = *_attention(fields, family, shape), *mlp, *(_norm(shape.hidden, True),) * norms
-    return Block(modules, kept_by(form, shape), shape.layers)
+    return Block(modules, _kept_by(form, shape), shape.layers)
 
 
 def _opt(fields: Fields, family: Family, kind: str) -> Model:
@@ -435,7 +459,8 @@ def _opt(fields: Fields, family: Family, kind: str) -> Model:
         root.append(_norm(hidden, True))
     block = _plain_block(fields, family, shape, kind, 2 if weights else 0)
     head = _linear(narrow, shape.vocab, adapted=False)
-    return _model(shape, root, [block], head, fields.yes("tie_word_embeddings", family.tied))
+    tied = fields.yes("tie_word_embeddings", family.tied)
+    return _model(shape, root, [block], head, tied, cache=_cache_of(fields, shape))
 
 
 def _falcon(fields: Fields, family: Family, kind: str) -> Model:
@@ -452,7 +477,8 @@ def _falcon(fields: Fields, family: Family, kind: str) -> Model:
     block = _plain_block(fields, family, shape, form, norms)
     root = _embedding(shape.vocab, shape.hidden), _norm(shape.hidden, True)
     head = _linear(shape.hidden, shape.vocab, adapted=False)
-    return _model(shape, root, [block], head, fields.yes("tie_word_embeddings", family.tied))
+    tied = fields.yes("tie_word_embeddings", family.tied)
+    return _model(shape, root, [block], head, tied, cache=_cache_of(fields, shape))
 
 
 def _bert(fields: Fields, family: Family, kind: str) -> Model:
@@ -491,7 +517,7 @@ def _t5(fields: Fields, family: Family, kind: str) -> Model:
     attention = (*_attention(fields, family, shape), _norm(hidden))
     mlp = (*_mlp(family, hidden, shape.ffn, False), _norm(hidden))
     bias = _embedding(fields.whole("relative_attention_num_buckets", default=32), shape.heads)
-    kept = kept_by(kind, shape)
+    kept = _kept_by(kind, shape)
     blocks = []
     for layers, attentions in (
         (shape.layers, 1),

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Literal
 
 from gputui.choosing.best import best
 from gputui.choosing.grouping import Grouping
 from gputui.choosing.pick import Constraints, available, pick
-from gputui.choosing.verdict import State, Verdict
+from gputui.choosing.verdict import State, Verdict, Verdicts
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import UNKNOWN, short_name
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.planning.fewest import Fewest, fewest
 from gputui.planning.model import Model
+from gputui.planning.serving import Serving
 from gputui.planning.workload import Workload
 
 _IN_USE: tuple[State, ...] = ("busy", "held", "claimed", "cooling")
@@ -38,6 +40,11 @@ class PlannedDevices:
     in_use: tuple[Device, ...] = ()
     reason: str = ""
 
+    @property
+    def names(self) -> str:
+        """The names of the devices' models."""
+        return ", ".join(sorted({short_name(device.name or UNKNOWN) for device in self.devices}))
+
     def within(self, snapshot: Snapshot | None) -> PlannedDevices:
         """The same devices in a newer snapshot, if it contains all of them."""
         if snapshot is None or snapshot is self.snapshot:
@@ -56,7 +63,7 @@ class Candidates:
     """
 
     snapshot: Snapshot
-    verdicts: Mapping[str, Verdict]
+    verdicts: Verdicts
     constraints: Constraints
     selected: tuple[Device, ...] = ()
 
@@ -147,7 +154,7 @@ class Candidates:
     def fewest(
         self,
         model: Model,
-        workload: Workload,
+        workload: Workload | Serving,
         in_use: bool = False,
         grouping: Grouping | None = None,
         counts: Iterable[int] | None = None,

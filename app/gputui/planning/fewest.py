@@ -12,11 +12,13 @@ from collections.abc import Iterable, Sequence
 from gputui.choosing.best import best
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.inventory.device import GROUP_SIZES, Device
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.planning.box import Box, box_of
 from gputui.planning.memory import needed
 from gputui.planning.model import Model
+from gputui.planning.serving import Serving
+from gputui.planning.serving_plan import serving_plan
 from gputui.planning.strategies import Strategy, strategies
 from gputui.planning.workload import Workload
 
@@ -32,7 +34,7 @@ class Fewest:
 
 def fewest(
     model: Model,
-    workload: Workload,
+    workload: Workload | Serving,
     snapshot: Snapshot,
     candidates: Sequence[Device],
     grouping: Grouping = ALL_REDUCE,
@@ -43,7 +45,8 @@ def fewest(
     `snapshot` has their links. `counts` are the possible numbers of devices, None for all; a number that does
     not fit the grouping is skipped. None where no set suffices. Raises PlanningError as `needed` does.
     """
-    workload = workload.for_model(model)
+    if isinstance(workload, Workload):
+        workload = workload.for_model(model)
     known = [device for device in candidates if snapshot.memory_free(device) is not None]
     neighbours = any(device.module is not None for device in known)
     for count in range(1, len(known) + 1) if counts is None else counts:
@@ -61,14 +64,14 @@ def fewest(
 
 def _of(
     model: Model,
-    workload: Workload,
+    workload: Workload | Serving,
     snapshot: Snapshot,
     known: Sequence[Device],
     grouping: Grouping,
     count: int,
 ) -> Fewest | None:
     """The best set of `count` devices that have the memory; None where there is none."""
-    least = _states(model, workload, count)
+    least = 0 if isinstance(workload, Serving) else _states(model, workload, count)
     while True:
         # The search for the best set of many devices takes longest, so devices that cannot fit are left out.
         roomy = [device for device in known if (snapshot.memory_free(device) or 0) >= least]
@@ -84,12 +87,26 @@ def _of(
         least = need
 
 
-def cheapest(model: Model, workload: Workload, box: Box) -> tuple[Strategy, int]:
+def _served(model: Model, serving: Serving, box: Box) -> tuple[Strategy, int]:
+    """The first way to serve on all devices of the box that fits, and the bytes that must be free; more than
+    any device has where there is none."""
+    count = len(box)
+    for row in serving_plan(model, serving, box).rows if serving.sizes(model, count) else ():
+        # A command that says its sizes may start several replicas; it does not say stages by itself.
+        all_used = serving.tensor is not None or row.strategy.devices == count
+        stages = row.strategy.pipeline_parallel
+        if row.fits and all_used and (stages == (serving.pipeline or 1) or serving.of.layers):
+            return row.strategy, int(serving.taken * box.memory_total) or row.bytes.total
+    return Strategy("serve", count), 1 << 62
+
+
+def cheapest(model: Model, workload: Workload | Serving, box: Box) -> tuple[Strategy, int]:
     """The strategy on all devices of the box that needs the least of each, and its bytes."""
+    if isinstance(workload, Serving):
+        return _served(model, workload, box)
+    workload = workload.on(len(box))
     able = [
-        each
-        for each in strategies(model, box)
-        if each.devices == len(box) and each.kind != "pp" and each.tensor_parallel == 1 and not each.offloads
+        each for each in strategies(model, box, workload) if each.devices == len(box) and each.any_program
     ]
     amounts = [needed(model, workload, each, box.fixed(each.devices)).total for each in able]
     least = min(range(len(able)), key=amounts.__getitem__)
@@ -99,5 +116,4 @@ def cheapest(model: Model, workload: Workload, box: Box) -> tuple[Strategy, int]
 def _states(model: Model, workload: Workload, count: int) -> int:
     """The bytes of a device that every strategy needs: its share of weights, gradients and optimizer."""
     strategy = Strategy("fsdp2" if count > 1 else "single", count)
-    parts = needed(model, workload, strategy)
-    return parts.weights + parts.gradients + parts.optimizer
+    return needed(model, replace(workload, weights_only=True), strategy).total

@@ -14,7 +14,7 @@ MOST_LAYERS = 4096
 MOST_WIDTH = 1 << 32
 
 _YES, _TEXT = form_of(bool), check(str, lambda text: len(text) <= 200, "a text")
-_LAYERS = form_of(few(int, MOST_LAYERS))
+_LAYERS, _WORDS = form_of(few(int, MOST_LAYERS)), form_of(few(str, MOST_LAYERS))
 
 
 class Fields:
@@ -65,6 +65,10 @@ class Fields:
     def numbers(self, name: str) -> tuple[int, ...]:
         """A list of layers; empty where it is missing."""
         return self._read((name,), _LAYERS.read, ())
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """A list of texts, one for each layer; empty where it is missing."""
+        return self._read((name,), _WORDS.read, ())
 
     @property
     def architecture(self) -> str:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from gputui.inventory.formatting import devices_text
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.planning.strategies import Strategy
-from gputui.planning.workload import Precision
+from gputui.planning.workload import Precision, Workload, mixed_precision
 
 if TYPE_CHECKING:
     from gputui.planning.plan import Plan, Row
 
 YAML_NAME = "accelerate.yaml"
 JSON_NAME = "deepspeed.json"
+FSDP_NAME = "fsdp.json"
 
 
 class RecipeError(ValueError):
@@ -76,21 +77,25 @@ class PlanFiles:
 
     launcher  by its name in `--launcher`
     texts     by file name
-    config    the file for `accelerate launch --config_file`, None where another launcher starts it
     notes     sentences about settings that no file can hold: those of the script or its options
     """
 
     launcher: Literal["python", "torchrun", "accelerate", "deepspeed"]
     texts: Mapping[str, str] = field(default_factory=dict)
-    config: str | None = None
     notes: tuple[str, ...] = ()
 
 
 def recipe_of(made: Plan, row: Row) -> Recipe:
     """The settings that the files of a row depend on."""
     workload = made.workload
+    if not isinstance(workload, Workload):
+        raise RecipeError("a server needs no files: its command says how it divides the model")
     return Recipe(
-        row.strategy, workload.precision, workload.checkpointing, made.model.wrap_class, workload.accumulation
+        row.strategy,
+        workload.precision,
+        workload.checkpointing,
+        made.model.wrap_class,
+        row.strategy.own(workload).accumulation,
     )
 
 
@@ -107,14 +112,16 @@ def files_of(recipe: Recipe, started_by: str = "python") -> PlanFiles:
         )
     if recipe.strategy.stage and started_by == "deepspeed":
         texts = {JSON_NAME: deepspeed_json(recipe)}
-        return PlanFiles("deepspeed", texts, notes=_notes(recipe, "deepspeed"))
-    if recipe.strategy.kind in ("single", "ddp") and started_by != "accelerate":
-        launcher: Literal["python", "torchrun"] = "python" if recipe.strategy.kind == "single" else "torchrun"
+        return PlanFiles("deepspeed", texts, _notes(recipe, "deepspeed"))
+    if recipe.strategy.kind == "dp" or (
+        recipe.strategy.kind in ("single", "ddp") and started_by != "accelerate"
+    ):
+        launcher: Literal["python", "torchrun"] = "torchrun" if recipe.strategy.kind == "ddp" else "python"
         return PlanFiles(launcher, notes=_notes(recipe, launcher))
     texts = {YAML_NAME: accelerate_yaml(recipe)}
     if recipe.strategy.stage:
         texts[JSON_NAME] = deepspeed_json(recipe)
-    return PlanFiles("accelerate", texts, YAML_NAME, _notes(recipe, "accelerate"))
+    return PlanFiles("accelerate", texts, _notes(recipe, "accelerate"))
 
 
 def cluster_config(kind: str, processes: int, machines: int = 1, cpu: bool = False) -> dict[str, Any]:
@@ -160,12 +167,14 @@ def accelerate_yaml(recipe: Recipe) -> str:
         config["fsdp_config"] = _fsdp_config(recipe)
     if recipe.strategy.stage:
         config["deepspeed_config"] = _deepspeed_config(recipe)
-    if recipe.strategy.tensor_parallel > 1:
+    if recipe.strategy.sharing > 1:
+        shared, zero = recipe.strategy.context_parallel, recipe.strategy.deepspeed
         config["parallelism_config"] = {
             "parallelism_config_tp_size": recipe.strategy.tensor_parallel,
-            "parallelism_config_dp_shard_size": recipe.devices // recipe.strategy.tensor_parallel,
+            "parallelism_config_dp_shard_size": recipe.strategy.replicas,
             "parallelism_config_dp_replicate_size": 1,
-            "parallelism_config_cp_size": 1,
+            "parallelism_config_cp_size": 1 if zero else shared,
+            **({"parallelism_config_sp_size": shared} if zero else {}),
         }
     text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
     return f"# {_title(recipe)}: accelerate launch --config_file {YAML_NAME}\n{text}"
@@ -195,6 +204,13 @@ def deepspeed_json(recipe: Recipe) -> str:
     return json.dumps(config, indent=2) + "\n"
 
 
+def fsdp_json(recipe: Recipe) -> str:
+    """The configuration for `--fsdp_config` of transformers' Trainer, where a command names one."""
+    config = {key.removeprefix("fsdp_"): value for key, value in _fsdp_config(recipe).items()}
+    del config["offload_params"]
+    return json.dumps(config, indent=2) + "\n"
+
+
 def _title(recipe: Recipe) -> str:
     return f"{recipe.name} on {devices_text(recipe.devices)}, {recipe.precision}"
 
@@ -213,9 +229,9 @@ def _mixed_precision(recipe: Recipe) -> str:
     With mixed precision, FSDP 2 converts the weights to fp32 (`fsdp2_prepare_model`), so weights in bf16 need
     "no". DeepSpeed converts them to bf16 itself, and keeps fp32 copies.
     """
-    if recipe.precision == "bf16":
-        return "bf16" if recipe.strategy.stage else "no"
-    return {"autocast": "bf16", "fp16": "fp16", "fp32": "no"}[recipe.precision]
+    if recipe.precision == "bf16" and recipe.strategy.stage:
+        return "bf16"
+    return mixed_precision(recipe.precision)
 
 
 def _fsdp_config(recipe: Recipe) -> dict[str, Any]:
@@ -247,7 +263,7 @@ def _deepspeed_config(recipe: Recipe) -> dict[str, Any]:
 def _notes(recipe: Recipe, launcher: str) -> tuple[str, ...]:
     zero, bf16, mixed = recipe.strategy.deepspeed, recipe.precision == "bf16", _mixed_precision(recipe)
     notes = (
-        (bf16 and zero, "DeepSpeed keeps fp32 weights and optimizer states beside the bf16 weights"),
+        (bf16 and zero, "DeepSpeed keeps fp32 weights and optimizer states in addition to the bf16 weights"),
         (
             bf16 and not zero,
             "the script must load the model in bf16 (dtype=torch.bfloat16), without --bf16, which would keep"
@@ -255,24 +271,34 @@ def _notes(recipe: Recipe, launcher: str) -> tuple[str, ...]:
         ),
         (
             launcher != "accelerate" and mixed != "no",
-            f"mixed precision is for the script to set (--{mixed} of transformers' Trainer)",
+            f"the script must set mixed precision (--{mixed} of transformers' Trainer)",
         ),
         (
             recipe.checkpointing and recipe.fsdp,
-            "the file sets activation checkpointing: the script must not (--gradient_checkpointing)",
+            "the file sets activation checkpointing; the script must not (--gradient_checkpointing)",
         ),
         (
             recipe.checkpointing and not recipe.fsdp,
-            "activation checkpointing is for the script to set (--gradient_checkpointing)",
+            "the script must set activation checkpointing (--gradient_checkpointing)",
         ),
         (
             recipe.accumulation > 1,
-            "accumulation is for the script to set, too"
-            f" (--gradient_accumulation_steps={recipe.accumulation})",
+            f"the script must set accumulation, too (--gradient_accumulation_steps={recipe.accumulation})",
         ),
         (
             recipe.fsdp and recipe.wrap is None,
-            "each of the model's own _no_split_modules is a unit; a model without needs a wrap class",
+            "each of the model's own _no_split_modules is a unit; a model without them needs a wrap class",
+        ),
+        (
+            recipe.strategy.kind == "dp",
+            "the script must wrap the model in torch.nn.DataParallel, as transformers' Trainer does in one"
+            " process with several devices",
+        ),
+        (
+            recipe.strategy.context_parallel > 1,
+            "the script must divide its sequences, as transformers' Trainer does ("
+            + ("UlyssesSPDataLoaderAdapter" if zero else "Accelerator.maybe_context_parallel")
+            + ")",
         ),
         (
             recipe.strategy.tensor_parallel > 1,
@@ -281,7 +307,7 @@ def _notes(recipe: Recipe, launcher: str) -> tuple[str, ...]:
         ),
         (
             zero and launcher == "accelerate",
-            f"{JSON_NAME} says the same for --deepspeed of transformers' Trainer, which {YAML_NAME} replaces",
+            f"{JSON_NAME} is for --deepspeed of transformers' Trainer, which {YAML_NAME} makes unnecessary",
         ),
     )
     return tuple(text for holds, text in notes if holds)

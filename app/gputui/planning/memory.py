@@ -18,7 +18,7 @@ for the activations that tensor parallelism divides. The possible peaks:
 from __future__ import annotations
 
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.planning.model import Compute, Model
+from gputui.planning.model import Model
 from gputui.planning.strategies import Strategy
 from gputui.planning.workload import Workload
 
@@ -40,26 +40,21 @@ class Bytes:
     activations  the bytes that the peak of the step needs above all other parts: gradients appear as
                  activations are freed
     fixed        context, communicators
+    cache        the KV cache of a server
     """
 
     weights: int
     gradients: int
     optimizer: int
     buffers: int
-    activations: int
-    fixed: int
+    activations: int = 0
+    fixed: int = 0
+    cache: int = 0
 
     @property
     def total(self) -> int:
-        return self.weights + self.gradients + self.optimizer + self.buffers + self.activations + self.fixed
-
-
-@dataclass(frozen=True, slots=True)
-class _States:
-    weights: int
-    gradients: int
-    optimizer: int
-    buffers: int
+        states = self.weights + self.gradients + self.optimizer
+        return states + self.buffers + self.activations + self.fixed + self.cache
 
 
 def _up(amount: int, parts: int) -> int:
@@ -72,16 +67,20 @@ def needed(model: Model, workload: Workload, strategy: Strategy, fixed: int = 0)
 
     Raises PlanningError for LoRA on a model of unknown widths.
     """
-    states = _states(model, workload, strategy)
-    if workload.weights_only:
-        return Bytes(states.weights, states.gradients, states.optimizer, 0, 0, 0)
-    activations = _activations(model, workload, strategy, states)
-    found = Bytes(states.weights, states.gradients, states.optimizer, states.buffers, activations, fixed)
-    if workload.precision != "fp32":
+    work = strategy.own(workload)
+    found = _needed(model, work, strategy, fixed)
+    if workload.precision != "fp32" or workload.weights_only:
         return found
     # A plan for 32 bits leaves room for the copies that autocast keeps, so `--bf16` does not need more.
-    mixed = needed(model, replace(workload, precision="autocast"), strategy, fixed)
-    return replace(found, activations=activations + max(0, mixed.total - found.total))
+    mixed = _needed(model, replace(work, precision="autocast"), strategy, fixed)
+    return replace(found, activations=found.activations + max(0, mixed.total - found.total))
+
+
+def _needed(model: Model, workload: Workload, strategy: Strategy, fixed: int) -> Bytes:
+    states = _states(model, workload, strategy)
+    if workload.weights_only:
+        return replace(states, buffers=0)
+    return replace(states, activations=_activations(model, workload, strategy, states), fixed=fixed)
 
 
 def gathered_layer(model: Model, workload: Workload, strategy: Strategy) -> int:
@@ -98,12 +97,12 @@ def gathered_layer(model: Model, workload: Workload, strategy: Strategy) -> int:
     if strategy.kind != "fsdp2":
         return 0
     unit = max(model.largest_block, model.outside_blocks)
-    reduced = 0 if workload.lora else weight + workload.reduced_bytes
+    reduced = 0 if workload.lora else weight + workload.weight_bytes
     return _up(max(weight, reduced) * unit, strategy.tensor_parallel)
 
 
-def host_needed(model: Model, workload: Workload, strategy: Strategy) -> int:
-    """The bytes of host memory for all offloaded states, by DeepSpeed's estimate; 0 without offload.
+def host_needed(model: Model, workload: Workload, strategy: Strategy, nodes: int = 1) -> int:
+    """The bytes of each host's memory for all offloaded states, by DeepSpeed's estimate; 0 without offload.
 
     Weights that LoRA freezes have two bytes, and no optimizer states.
     """
@@ -111,44 +110,52 @@ def host_needed(model: Model, workload: Workload, strategy: Strategy) -> int:
     if strategy.kind == "zero2-offload":
         return trained * max(4 * strategy.devices, 16) * 3 // 2
     frozen = model.parameters if workload.lora else 0
-    return (18 * trained + 2 * frozen) * 3 // 2 if strategy.kind == "zero3-offload" else 0
+    return (18 * trained + 2 * frozen) * 3 // (2 * nodes) if strategy.kind == "zero3-offload" else 0
 
 
-def _states(model: Model, workload: Workload, strategy: Strategy) -> _States:
+def _states(model: Model, workload: Workload, strategy: Strategy) -> Bytes:
     trained, all_parameters = workload.trained(model), model.parameters
     frozen = all_parameters if workload.lora else 0
     count = strategy.devices
     if strategy.deepspeed:
         return _deepspeed_states(trained, frozen, model, workload, strategy)
     weight = workload.weight_bytes
-    weights = weight * trained + workload.frozen_bytes * frozen
+    weights = weight * trained + workload.computed_bytes * frozen
     gradients, optimizer = weight * trained, workload.optimizer_bytes(weight) * trained
     if strategy.kind == "single":
-        return _States(weights, gradients, optimizer, 0)
+        return Bytes(weights, gradients, optimizer, 0)
     if strategy.kind == "ddp":
-        # Buckets in addition to the gradients: gradient_as_bucket_view is off by default.
-        return _States(weights, gradients, optimizer, gradients)
+        # All buckets together are as large as the gradients (torch: DistributedDataParallel).
+        return Bytes(weights, gradients, optimizer, 0 if workload.bucket_view else gradients)
+    if strategy.kind == "dp":
+        # GPU 0 adds the gradients of all devices to its own, and has the outputs of all of them.
+        return Bytes(weights, gradients, optimizer, gradients + count * workload.logits(model))
     if strategy.kind == "pp":
         return _stage(model, strategy, weights, gradients, optimizer)
-    return _States(
-        _up(weights, count),
-        _up(gradients, count),
-        _up(optimizer, count),
+    return Bytes(
+        _up(weights, strategy.shards),
+        _up(gradients, strategy.shards),
+        _up(optimizer, strategy.shards),
         _fsdp_buffers(model, workload, strategy),
     )
 
 
-def _stage(model: Model, strategy: Strategy, weights: int, gradients: int, optimizer: int) -> _States:
-    """The first stage of a pipeline: its share of the blocks, and its part of the embedding and the head."""
-    stages = strategy.pipeline_parallel
+def largest_stage(model: Model, stages: int) -> int:
+    """The parameters of the first stage: its part of the blocks, of the embedding and of the head."""
     outside = model.outside_blocks if model.tied else _up(model.outside_blocks, 2)
     share = _up(model.blocks, stages) * model.largest_block + outside
-    share = min(model.parameters, max(share, _up(model.parameters, stages)))
+    return min(model.parameters, max(share, _up(model.parameters, stages)))
+
+
+def _stage(model: Model, strategy: Strategy, weights: int, gradients: int, optimizer: int) -> Bytes:
+    """The first stage of a pipeline; several pipelines divide the optimizer's states (ZeRO-1)."""
+    group = strategy.tensor_parallel
+    share = largest_stage(model, strategy.pipeline_parallel)
 
     def part(amount: int) -> int:
-        return _up(amount * share, model.parameters)
+        return _up(amount * share, model.parameters * group)
 
-    return _States(part(weights), part(gradients), part(optimizer), 0)
+    return Bytes(part(weights), part(gradients), _up(part(optimizer), strategy.replicas), 0)
 
 
 def _fsdp_buffers(model: Model, workload: Workload, strategy: Strategy) -> int:
@@ -159,13 +166,13 @@ def _fsdp_buffers(model: Model, workload: Workload, strategy: Strategy) -> int:
     block, root = model.largest_block, model.outside_blocks
     gathered = root + block if strategy.reshard else model.parameters
     with_gradients = block if not workload.lora else _up(workload.trained(model), model.blocks)
-    amount = workload.computed_bytes * (gathered + block) + workload.reduced_bytes * with_gradients
+    amount = workload.computed_bytes * (gathered + block) + workload.weight_bytes * with_gradients
     return _up(amount, strategy.tensor_parallel)
 
 
 def _deepspeed_states(
     trained: int, frozen: int, model: Model, workload: Workload, strategy: Strategy
-) -> _States:
+) -> Bytes:
     """ZeRO: weights and gradients in 16 bits, the optimizer with a copy of the weights in 32 bits."""
     count, weight = strategy.devices, workload.computed_bytes
     weights = weight * (trained + frozen)
@@ -176,40 +183,43 @@ def _deepspeed_states(
     reduced = weight * min(max(BUCKET, model.largest_layer), trained)
     live = weight * min(max(MAX_LIVE, model.largest_layer), model.parameters)
     if strategy.kind == "zero1":
-        return _States(weights, gradients, _up(optimizer, count), 2 * bucket)
+        return Bytes(weights, gradients, _up(optimizer, count), 2 * bucket)
     if strategy.kind == "zero2":
-        return _States(weights, _up(gradients, count), _up(optimizer, count), bucket + reduced)
+        return Bytes(weights, _up(gradients, count), _up(optimizer, count), bucket + reduced)
     if strategy.kind == "zero2-offload":
-        return _States(weights, 0, 0, bucket + reduced)
+        return Bytes(weights, 0, 0, bucket + reduced)
     if strategy.kind == "zero3-offload":
-        return _States(0, 0, 0, live + reduced)
-    return _States(_up(weights, count), _up(gradients, count), _up(optimizer, count), live + reduced)
+        return Bytes(0, 0, 0, live + reduced)
+    return Bytes(_up(weights, count), _up(gradients, count), _up(optimizer, count), live + reduced)
 
 
-def _activations(model: Model, workload: Workload, strategy: Strategy, states: _States) -> int:
+def _activations(model: Model, workload: Workload, strategy: Strategy, states: Bytes) -> int:
     """The bytes that the highest of the peaks needs above the states."""
-    compute: Compute = workload.compute
+    compute = workload.compute
     gradients = states.gradients
-    by_torch = strategy.kind in ("single", "ddp", "pp")
+    by_torch = strategy.kind in ("single", "dp", "ddp", "pp")
     if not by_torch and compute == "autocast":
         # FSDP2 and DeepSpeed give the blocks weights and inputs of 16 bits.
         compute = "bf16"
     tokens, sequence, group = workload.tokens, workload.sequence, strategy.tensor_parallel
     stages = strategy.pipeline_parallel
-    kept = model.saved_by(compute).bytes(tokens, sequence, group)
+    chunks = strategy.interleaved
+    layers = model.saved_by(compute).bytes(tokens, sequence, group)
     live = model.saved_by_block(compute).bytes(tokens, sequence, group)
     if workload.checkpointing:
-        between = model.blocks * tokens * model.hidden * (2 if compute == "bf16" else 4)
-        # While a block is recomputed, its activations are in memory too.
-        layers, again = between, between + live
-    else:
-        layers, again = kept, 0
-    # Each stage holds its part of the layers, for as many batches as are in flight.
-    under_way = min(stages, workload.accumulation)
-    layers = _up(layers, stages) * under_way
+        layers = model.blocks * tokens * model.hidden * (2 if compute == "bf16" else 4)
+    # Each stage holds its part of the layers, for as many batches as are in flight (Megatron's schedules).
+    most = stages if chunks == 1 else (chunks + 1) * stages - 1
+    under_way = min(most, workload.accumulation * chunks)
+    layers = _up(layers, stages * chunks) * under_way
+    # While a block is recomputed, its activations are in memory too.
+    again = layers + live if workload.checkpointing else 0
     head = tokens * ((16 if model.capped else 12) * model.vocabulary + 8 * model.hidden)
+    if strategy.kind == "pp":
+        # Megatron divides the head, too.
+        head = _up(head, group)
     # Autocast keeps the 16-bit weights until backward no longer needs them.
-    casts = 2 * _up(model.parameters, stages) if by_torch and workload.compute == "autocast" else 0
+    casts = 2 * _up(model.parameters, stages * group) if by_torch and workload.compute == "autocast" else 0
     if workload.lora:
         # Frozen weights are in 16 bits already.
         casts = min(casts, 2 * workload.trained(model))
@@ -218,14 +228,16 @@ def _activations(model: Model, workload: Workload, strategy: Strategy, states: _
     at_recomputation = again + casts + there if again else 0
     # At the end of backward one block is left, and the embedding's two gradients where it is tied.
     whole = 8 * model.vocabulary * model.hidden if model.tied and by_torch and not workload.lora else 0
+    if strategy.kind == "pp":
+        whole = _up(whole, group)
     if compute == "bf16":
         whole //= 2
     if strategy.kind == "fsdp2" and not workload.lora:
         # Parameters outside the blocks are reduced last, when all gathered weights are freed.
-        root = (workload.computed_bytes + workload.reduced_bytes) * model.outside_blocks
+        root = (workload.computed_bytes + workload.weight_bytes) * model.outside_blocks
         whole = _up(root, group) - states.buffers
     at_end = gradients + max(whole, live)
-    copies = workload.step_copies * workload.weight_bytes * workload.trained(model) // strategy.devices
+    copies = workload.step_copies * workload.weight_bytes * workload.trained(model) // strategy.shards
     if strategy.deepspeed and not strategy.offloads:
         # Each device copies its part of the gradients to 32 bits.
         copies += _up(4 * workload.trained(model), strategy.devices)

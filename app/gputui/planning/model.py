@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 
 Compute = Literal["bf16", "autocast", "fp32"]
@@ -25,7 +26,7 @@ class UnknownArchitectureError(PlanningError):
     def __init__(self, architecture: str, why: str = "") -> None:
         detail = f" {why}" if why else ""
         super().__init__(
-            f"{architecture!r}{detail} has no closed form here: give --parameters N, or its safetensors "
+            f"{architecture!r}{detail} has no closed form here; give --parameters N, or its safetensors "
             "file or index"
         )
         self.architecture = architecture
@@ -60,6 +61,23 @@ class SavedBytes:
         return SavedBytes(self.replicated * count, self.sharded * count, self.per_position * count)
 
 
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """The shape of the KV cache of a decoder.
+
+    layers   layers that keep all tokens of a request
+    sliding  layers that keep a window of at most `window` tokens
+    heads    key/value heads of a layer, which tensor parallelism divides; 1 where each device keeps them all
+    width    elements that a head keeps for a token, of keys and values together
+    """
+
+    layers: int
+    sliding: int
+    window: int
+    heads: int
+    width: int
+
+
 Saved = tuple[SavedBytes, ...]
 """The values for each of `COMPUTES`."""
 
@@ -80,12 +98,16 @@ class Model:
     tied              whether the head uses the embedding's weights
     wrap_class        the class of the transformer block, which FSDP wraps ("LlamaDecoderLayer")
     max_positions     the longest sequence that the model was made for
+    ffn               the inner width of an MLP, of all experts of a token together
     sequence          the length of its sequences where its inputs decide it (the patches of an image)
     adapted           Σ (inputs + outputs) of the linear layers that LoRA adapts: parameters for each rank
     saved, saved_block
                       the bytes that all layers, and the block with the most, keep for backward, by `COMPUTES`
     counted           how the parameters were counted: "closed form", "safetensors", "given", "transformers"
     notices           remarks on the count for the reader, each a sentence
+    cache             what a request keeps while it is served; None where the model does not generate text
+    bits              bits of a weight within the blocks, with its scales, where they are quantized; else 0
+    stored            bytes of the weights' files where they are known; else 0
     """
 
     name: str
@@ -109,6 +131,17 @@ class Model:
     max_positions: int | None = None
     sequence: int | None = None
     notices: tuple[str, ...] = ()
+    ffn: int = 0
+    cache: Cache | None = None
+    bits: float = 0
+    stored: int = 0
+
+    @property
+    def facts(self) -> str:
+        """ "LlamaForCausalLM  8,030,261,248 parameters", and how they were counted, where not by its form."""
+        counted = "" if self.counted == "closed form" else f" ({self.counted})"
+        parts = printable(self.architecture), f"{self.parameters:,} parameters{counted}"
+        return "  ".join(filter(None, parts))
 
     @property
     def outside_blocks(self) -> int:

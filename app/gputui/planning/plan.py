@@ -1,24 +1,28 @@
 """The plan: every strategy with its memory and traffic, ranked.
 
-Strategies that fit are ranked by the time that a step needs the links (times within `EQUAL` are equal), then
-by memory, then by simplicity. Strategies with drawbacks that this time does not show rank below, each kind by
-itself (`Row.apart`): devices that share a batch, or are idle; so little memory left that fragments may take
-it; the host's memory. Strategies that do not fit rank below all that do, the smallest lack first. A pipeline,
-which nothing here can start, ranks below the others of its group.
+All strategies but one device make the same global batch in a step. Those that fit are ranked by the time
+that a step needs the links (times within `EQUAL` are equal), then by memory, then by simplicity. Strategies
+with drawbacks that this time does not show rank below, each kind by itself (`Row.apart`): devices that share
+a batch, are idle, or wait for GPU 0; so little memory left that fragments may take it; the host's memory. A
+pipeline, which nothing here can start, ranks below all of them; but where links are slow, it ranks above what
+gathers weights over them. Strategies that do not fit rank below all that do, the smallest lack first,
+pipelines last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
-from gputui.inventory.formatting import size
+from gputui.inventory.formatting import devices_text, size
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.planning.box import Box
 from gputui.planning.estimators import Estimate, estimates
 from gputui.planning.memory import Bytes, gathered_layer, host_needed, needed
 from gputui.planning.model import Model, PlanningError
+from gputui.planning.serving import Held, Serving
 from gputui.planning.strategies import Strategy, strategies
 from gputui.planning.traffic import Traffic, traffic
 from gputui.planning.workload import Workload
@@ -41,9 +45,12 @@ _RANK = 16
 _BFLOAT16 = (8, 0)
 """The compute capability since which devices compute in bfloat16."""
 
-RemedyKind = Literal["devices", "batch", "checkpointing", "lora", "adamw8bit"]
+_MADE = "the program must be made for it"
+
+RemedyKind = Literal["bucket_view", "devices", "batch", "checkpointing", "lora", "adamw8bit"]
 
 _CHANGES: dict[RemedyKind, tuple[str, str]] = {
+    "bucket_view": ("bucket_view", "gradient_as_bucket_view"),
     "checkpointing": ("checkpointing", "checkpointing"),
     "batch": ("batch", "batch {}"),
     "devices": ("", "{} devices"),
@@ -81,6 +88,9 @@ class Row:
     remedies  changes each of which makes it fit alone; () where it fits
     together  where no single change suffices: changes that make it fit together
     layer     bytes of the largest layer, where that layer does not fit; else 0
+    slow      whether links are slow for which it gathers weights, or for which it is a pipeline that does not
+    serving   what the KV cache of a server holds; None for a training
+    change    the change that makes a server fit, in words; "" where there is none, and for a training
     """
 
     strategy: Strategy
@@ -93,6 +103,16 @@ class Row:
     remedies: tuple[Remedy, ...] = ()
     together: tuple[Remedy, ...] = ()
     layer: int = 0
+    slow: bool = False
+    serving: Held | None = None
+    change: str = ""
+
+    @property
+    def device_bytes(self) -> tuple[int, ...]:
+        """The bytes of each device. With DataParallel, GPU 0 alone has the optimizer, the gradients of all
+        devices and their outputs."""
+        extra = self.bytes.optimizer + self.bytes.buffers if self.strategy.kind == "dp" else 0
+        return (self.bytes.total, *([self.bytes.total - extra] * (self.strategy.devices - 1)))
 
     @property
     def name(self) -> str:
@@ -108,25 +128,34 @@ class Row:
         """The changes that make it fit, in words; "" where it fits, and where no changes suffice."""
         if self.remedies:
             return _listed(self.remedies, "or")
-        return _listed(self.together, "and") if self.together else ""
+        return _listed(self.together, "and") if self.together else self.change
 
     @property
     def tight(self) -> bool:
         """Whether it fits with so little left that the allocator's fragments may take it."""
-        return bool(self.fits) and self.margin is not None and self.margin < TIGHT * self.bytes.total
+        return bool(self.fits) and self.serving is None and (self.margin or 0) < TIGHT * self.bytes.total
+
+    @property
+    def drawback(self) -> tuple[int, str]:
+        """The place of its greatest drawback among those that its time does not show, in their order, and its
+        words; (0, "") where it has none."""
+        strategy, ready = self.strategy, self.strategy.startable
+        kinds = (
+            (self.slow and not ready, _MADE),
+            (self.slow and ready, "gathers weights over slow links"),
+            (strategy.sharing > 1 and ready, "devices share a batch"),
+            (strategy.kind == "single", "one device"),
+            (strategy.kind == "dp", "the others wait for GPU 0"),
+            (self.tight, "tight"),
+            (strategy.offloads, "waits for the host"),
+            (not self.slow and not ready, _MADE),
+        )
+        return max(((place, words) for place, (has, words) in enumerate(kinds, 1) if has), default=(0, ""))
 
     @property
     def apart(self) -> str:
         """Why it ranks below its time, in a few words; "" where it does not."""
-        if not self.strategy.startable:
-            return "the program must be made for it"
-        if self.strategy.offloads:
-            return "waits for the host"
-        if self.tight:
-            return "tight"
-        if self.strategy.tensor_parallel > 1:
-            return "devices share a batch"
-        return "one device" if self.strategy.kind == "single" else ""
+        return self.drawback[1]
 
     @property
     def lacking(self) -> str:
@@ -136,28 +165,37 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`rows` are ranked, the best first; `estimates` are DeepSpeed's; `notices` are sentences."""
+    """`rows` are ranked, the best first; `estimates` are DeepSpeed's; `notices` are sentences, the last of
+    which are `shortage`: that no launcher starts anything that fits, and what would."""
 
     model: Model
-    workload: Workload
+    workload: Workload | Serving
     box: Box
     rows: tuple[Row, ...]
     estimates: tuple[Estimate, ...]
-    notices: tuple[str, ...]
+    notices: tuple[str, ...] = ()
+    shortage: tuple[str, ...] = ()
+
+    def having(self, notices: Iterable[str]) -> Plan:
+        """The plan with these notices, and with its shortage."""
+        shortage = tuple(_shortage(self))
+        return replace(self, notices=(*notices, *shortage), shortage=shortage)
+
+    @property
+    def training(self) -> Workload | None:
+        """The workload of a training; None for a server."""
+        return self.workload if isinstance(self.workload, Workload) else None
+
+    @property
+    def global_batch(self) -> int | None:
+        """The sequences of a step of all devices: micro-batch × passes × devices."""
+        training = self.training
+        return None if training is None else training.batch * training.accumulation * len(self.box)
 
     @property
     def best(self) -> Row | None:
         """The first row that fits."""
         return next((row for row in self.rows if row.fits), None)
-
-    @property
-    def shortage(self) -> str:
-        """The text that no launcher starts anything that fits; "" where one does, or that is not known."""
-        if self.box.memory_free_min is None or any(row.fits and row.strategy.startable for row in self.rows):
-            return ""
-        if self.best is not None:
-            return f"only {self.best.name} fits, for programs that divide a model into stages (Megatron-LM)"
-        return "nothing fits on these devices"
 
 
 def plan(model: Model, workload: Workload, box: Box, grouping: Grouping = ALL_REDUCE) -> Plan:
@@ -165,11 +203,13 @@ def plan(model: Model, workload: Workload, box: Box, grouping: Grouping = ALL_RE
 
     Raises PlanningError for a workload that the model does not support, and for unsupported groupings.
     """
-    workload = workload.for_model(model)
+    said = workload.for_model(model)
+    workload = said.on(len(box))
+    fixed = {count: box.fixed(count) for count in (1, len(box))}
+    slow = box.slow
     rows = [
-        _row(model, workload, strategy, box)
-        for strategy in strategies(model, box)
-        if strategy.in_groups(grouping)
+        _row(model, workload, strategy, box, fixed[strategy.devices], slow)
+        for strategy in strategies(model, box, workload, grouping)
     ]
     if not rows:
         raise PlanningError(f"no strategy for {len(box)} devices here has groups of {grouping}")
@@ -180,19 +220,18 @@ def plan(model: Model, workload: Workload, box: Box, grouping: Grouping = ALL_RE
         lacks = 0
         if not row.fits and row.margin is not None:
             # Where the device's memory suffices, the host's memory lacks.
-            host = host_needed(model, workload, row.strategy) - (box.host_memory or 0)
+            host = host_needed(model, workload, row.strategy, box.nodes) - (box.host_memory or 0)
             lacks = max(0, -row.margin) or host
-        return not row.fits, not row.strategy.startable, lacks, placed[row.name]
+        return not row.fits, not (row.fits or row.strategy.startable), lacks, placed[row.name]
 
     found = Plan(
         model,
         workload,
         box,
         tuple(sorted(rows, key=rank)),
-        estimates(model.parameters, model.largest_layer, len(box)),
-        (),
+        estimates(model.parameters, model.largest_layer, box.local, box.nodes),
     )
-    return replace(found, notices=tuple(_notices(found)))
+    return found.having(_notices(found, said))
 
 
 def _places(rows: Sequence[Row]) -> dict[str, int]:
@@ -204,15 +243,7 @@ def _places(rows: Sequence[Row]) -> dict[str, int]:
         equal[time] = least
 
     def order(row: Row) -> tuple[int, float, int]:
-        strategy = row.strategy
-        kinds = (
-            strategy.replicas < strategy.devices,
-            strategy.kind == "single",
-            row.tight,
-            strategy.offloads,
-        )
-        kind = max((place for place, true in enumerate(kinds, 1) if true), default=0)
-        return kind, equal[_time(row)], row.bytes.total
+        return row.drawback[0], equal[_time(row)], row.bytes.total
 
     return {row.name: place for place, row in enumerate(sorted(rows, key=order))}
 
@@ -222,38 +253,37 @@ def _time(row: Row) -> float:
     return row.traffic.bytes if row.traffic.seconds is None else row.traffic.seconds
 
 
-def _fits(model: Model, workload: Workload, strategy: Strategy, box: Box) -> bool:
-    free = box.memory_free_min
-    fixed = box.fixed(strategy.devices)
-    return free is not None and needed(model, workload, strategy, fixed).total <= free
-
-
-def _row(model: Model, workload: Workload, strategy: Strategy, box: Box) -> Row:
-    bytes_of = needed(model, workload, strategy, box.fixed(strategy.devices))
+def _row(model: Model, workload: Workload, strategy: Strategy, box: Box, fixed: int, slow: bool) -> Row:
+    bytes_of = needed(model, workload, strategy, fixed)
     free = box.memory_free_min
     margin = None if free is None else free - bytes_of.total
     fits = None if margin is None else margin >= 0
-    host = host_needed(model, workload, strategy)
+    host = host_needed(model, workload, strategy, box.nodes)
     host_lacks = bool(host) and (box.host_memory is None or host > box.host_memory)
     if host_lacks and fits:
         fits = False
     moved = traffic(model, workload, strategy, box)
     remedies: tuple[Remedy, ...] = ()
     together: tuple[Remedy, ...] = ()
-    if fits is False and not host_lacks:
-        remedies = tuple(_remedies(model, workload, strategy, box))
-        together = () if remedies else _together(model, workload, strategy, box)
-    what = _what(strategy, moved, box)
+    if fits is False and free is not None and not host_lacks:
+        search = _Search(model, workload, strategy, fixed, free)
+        remedies = tuple(search.single())
+        together = () if remedies else search.together()
     layer = gathered_layer(model, workload, strategy)
     if fits is not False or host_lacks or layer <= min(free or 0, bytes_of.total // 2):
         layer = 0
-    row = Row(strategy, bytes_of, fits, margin, moved, what, "", remedies, together, layer)
-    return replace(row, outcome=_outcome(row, box, host if host_lacks else 0))
+    gathered = slow and (strategy.gathers or not strategy.startable)
+    if gathered and strategy.replicate > 1:
+        gathered = not box.groups_are_direct(box.local)
+    row = Row(strategy, bytes_of, fits, margin, moved, "", "", remedies, together, layer, gathered)
+    return replace(row, what=_what(row, workload, box), outcome=_outcome(row, box, host if host_lacks else 0))
 
 
-def _offers(model: Model, workload: Workload) -> Iterator[Remedy]:
+def _offers(model: Model, workload: Workload, strategy: Strategy) -> Iterator[Remedy]:
     """The changes of a workload that reduce its need for memory; a smaller batch is offered as 1."""
     if not workload.weights_only:
+        if strategy.kind == "ddp" and not workload.bucket_view:
+            yield Remedy("bucket_view", True)
         if not workload.checkpointing:
             yield Remedy("checkpointing", True)
         if workload.batch > 1:
@@ -264,71 +294,81 @@ def _offers(model: Model, workload: Workload) -> Iterator[Remedy]:
         yield Remedy("lora", _RANK)
 
 
-def _remedies(model: Model, workload: Workload, strategy: Strategy, box: Box) -> Iterator[Remedy]:
-    """Single changes that make it fit, the smallest changes of the training first."""
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The search for changes that make a strategy fit into `free` bytes of each device."""
 
-    def fit(remedy: Remedy) -> bool:
-        return _fits(model, remedy.made_in(workload), strategy, box)
+    model: Model
+    workload: Workload
+    strategy: Strategy
+    fixed: int
+    free: int
 
-    found = {remedy.kind: remedy for remedy in _offers(model, workload) if fit(remedy)}
-    if "batch" in found:
-        low, high = 1, workload.batch
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if fit(Remedy("batch", middle)) else (low, middle)
-        found["batch"] = Remedy("batch", low)
-    count = _more_devices(model, workload, strategy, box)
-    if count:
-        found["devices"] = Remedy("devices", count)
-    yield from (found[kind] for kind in _CHANGES if kind in found)
+    def fits(self, workload: Workload) -> bool:
+        return needed(self.model, workload, self.strategy, self.fixed).total <= self.free
 
+    def single(self) -> Iterator[Remedy]:
+        """Single changes that make it fit, the smallest changes of the training first."""
 
-def _together(model: Model, workload: Workload, strategy: Strategy, box: Box) -> tuple[Remedy, ...]:
-    """Changes that make it fit when all are made, none of them superfluous; () where there are none.
+        def fit(remedy: Remedy) -> bool:
+            return self.fits(remedy.made_in(self.workload))
 
-    As few kinds as possible, the smallest changes of the training first; devices in addition to the others.
-    """
+        found = {
+            remedy.kind: remedy for remedy in _offers(self.model, self.workload, self.strategy) if fit(remedy)
+        }
+        if "batch" in found:
+            batches = range(2, self.workload.batch)
+            too_large = bisect_left(batches, True, key=lambda batch: not fit(Remedy("batch", batch)))
+            found["batch"] = Remedy("batch", 1 + too_large)
+        count = self.more_devices(self.workload, MOST_DEVICES)
+        if count:
+            found["devices"] = Remedy("devices", count)
+        yield from (found[kind] for kind in _CHANGES if kind in found)
 
-    def changed(remedies: Sequence[Remedy]) -> Workload:
-        made = workload
-        for remedy in remedies:
-            made = remedy.made_in(made)
-        return made
+    def together(self) -> tuple[Remedy, ...]:
+        """Changes that make it fit when all are made, none of them superfluous; () where there are none.
 
-    taken: list[Remedy] = []
-    for offer in _offers(model, workload):
-        taken = [*taken, offer]
-        if _fits(model, changed(taken), strategy, box):
-            for each in taken[:-1]:
-                without = [remedy for remedy in taken if remedy is not each]
-                if _fits(model, changed(without), strategy, box):
-                    taken = without
-            return tuple(taken)
-        count = _more_devices(model, changed(taken), strategy, box)
-        if count and count <= _FEW_TIMES * strategy.devices:
-            return (*taken, Remedy("devices", count))
-    return ()
+        As few kinds as possible, the smallest changes of the training first; devices in addition to the
+        others.
+        """
 
+        def changed(remedies: Sequence[Remedy]) -> Workload:
+            made = self.workload
+            for remedy in remedies:
+                made = remedy.made_in(made)
+            return made
 
-def _more_devices(model: Model, workload: Workload, strategy: Strategy, box: Box) -> int | None:
-    """The least number of devices like these on which the strategy fits; None where more do not help."""
-    free, fixed = box.memory_free_min, box.fixed(max(2, strategy.devices))
-    if free is None or not strategy.sharded or strategy.tensor_parallel > 1:
-        return None
+        taken: list[Remedy] = []
+        for offer in _offers(self.model, self.workload, self.strategy):
+            taken = [*taken, offer]
+            if self.fits(changed(taken)):
+                for each in taken[:-1]:
+                    without = [remedy for remedy in taken if remedy is not each]
+                    if self.fits(changed(without)):
+                        taken = without
+                return tuple(taken)
+            count = self.more_devices(changed(taken), _FEW_TIMES * self.strategy.devices)
+            if count:
+                return (*taken, Remedy("devices", count))
+        return ()
 
-    def fit(count: int) -> bool:
-        stages = count if strategy.kind == "pp" else 1
-        more = replace(strategy, devices=count, pipeline_parallel=stages)
-        return needed(model, workload, more, fixed).total <= free
+    def more_devices(self, workload: Workload, most: int) -> int | None:
+        """The least number of devices like these, up to `most`, on which the strategy fits; None where more
+        do not help, and where devices in groups share the work."""
+        strategy = self.strategy
+        stages = strategy.pipeline_parallel == strategy.devices and strategy.interleaved == 1
+        if not strategy.sharded or strategy.replicate > 1 or (strategy.sharing > 1 and not stages):
+            return None
+        fixed = self.fixed
 
-    most = min(MOST_DEVICES, model.layers) if strategy.kind == "pp" else MOST_DEVICES
-    if most <= strategy.devices or not fit(most):
-        return None
-    low, high = strategy.devices, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fit(middle) else (middle, high)
-    return high
+        def fit(count: int) -> bool:
+            more = replace(strategy, devices=count, pipeline_parallel=count if stages else 1)
+            return needed(self.model, workload, more, fixed).total <= self.free
+
+        most = min(MOST_DEVICES, most, self.model.layers if stages else most)
+        if most <= strategy.devices or not fit(most):
+            return None
+        return bisect_left(range(most), True, strategy.devices + 1, key=fit)
 
 
 def _outcome(row: Row, box: Box, host: int) -> str:
@@ -341,7 +381,7 @@ def _outcome(row: Row, box: Box, host: int) -> str:
         return f"needs {size(host)} of host memory, {there}"
     if row.fits:
         left = f"{size(row.margin)} left on each device"
-        return f"{left}, which fragments may take" if row.tight else left
+        return f"{left}, which fragmentation may use up" if row.tight else left
     lacks = f"{size(-row.margin)} too much for each device"
     if row.layer:
         lacks = f"{row.lacking}, {lacks}"
@@ -349,25 +389,28 @@ def _outcome(row: Row, box: Box, host: int) -> str:
     return f"{lacks}: would fit with {would}" if would else lacks
 
 
-def _what(strategy: Strategy, moved: Traffic, box: Box) -> str:
+def _what(row: Row, workload: Workload, box: Box) -> str:
     """The effect of a strategy, and its advantages and drawbacks here, in words."""
-    links = box.links_words
-    if strategy.tensor_parallel > 1:
-        return (
-            f"{strategy.tensor_parallel} directly joined devices share a batch and each layer: for large"
-            " blocks, in more steps"
-        )
-    if strategy.kind == "pp":
-        return (
-            f"for a program made for it (Megatron-LM): the layers in {strategy.pipeline_parallel} stages, "
-            f"little is sent, {moved.bubble:.0%} of a step waiting"
-        )
+    strategy, links = row.strategy, box.links_words
     if strategy.kind == "single":
         return "one device, " + ("the others stay idle" if len(box) > 1 else "nothing to send")
+    if strategy.kind == "dp":
+        each = row.device_bytes
+        return (
+            f"one process: five exchanges in each pass where ddp has one ({row.traffic.words}), and GPU 0"
+            f" needs {size(each[0])}, every other device {size(each[-1])}"
+        )
+    if strategy.sharing > 1:
+        return f"{_shared(row)}; {batch_words(strategy, workload)}"
+    if strategy.replicate > 1:
+        return (
+            f"FSDP2 over the {strategy.shards} devices of each machine: weights are gathered within it, and"
+            f" only gradients are sent over {links}"
+        )
     texts = {
-        "ddp": "a whole copy on each device: only gradients are sent",
-        "zero1": "divides the optimizer's states: gradients and weights are sent once a step",
-        "zero2": "divides gradients and optimizer: gradients are sent in each pass, weights once a step",
+        "ddp": "a whole copy on each device: only gradients are sent, one exchange in each step",
+        "zero1": "divides the optimizer's states: gradients and weights are sent once per step",
+        "zero2": "divides gradients and optimizer: gradients are sent in each pass, weights once per step",
         "zero3": f"divides all states, and gathers weights over {links} in forward and backward",
         "fsdp2": f"divides all states, and gathers weights block by block over {links}",
         "zero2-offload": "waits for the host in each step: the optimizer is in its memory",
@@ -376,14 +419,67 @@ def _what(strategy: Strategy, moved: Traffic, box: Box) -> str:
     return texts[strategy.kind]
 
 
+def _shared(row: Row) -> str:
+    """The effect of a strategy whose devices share a batch."""
+    strategy = row.strategy
+    group, shared = strategy.tensor_parallel, strategy.context_parallel
+    if shared > 1:
+        how = "change to parts of the heads" if strategy.deepspeed else "gather keys and values"
+        return f"{shared} devices share a batch and each sequence, and {how} in each layer"
+    if strategy.kind != "pp":
+        tensor = f"{group} directly connected devices share a batch and each layer"
+        return f"{tensor}: large transfers, in more steps"
+    parts = ["for a program made for it (Megatron-LM): "]
+    parts += [f"{group} directly connected devices share each layer, "] if group > 1 else []
+    parts += [f"{strategy.pipeline_parallel} stages of layers"]
+    parts += [f" in {strategy.interleaved} parts each"] if strategy.interleaved > 1 else []
+    parts += [f", {strategy.replicas} pipelines with ZeRO-1"] if strategy.replicas > 1 else []
+    return f"{''.join(parts)}, little traffic, {row.traffic.bubble:.0%} of each step is waiting"
+
+
+def batch_words(strategy: Strategy, workload: Workload) -> str:
+    """ "global batch 64 = 2 × 4 chunks × 8 dp": sequences of a device in one pass, passes, and replicas."""
+    passes, batch = strategy.own(workload).accumulation, workload.batch
+    name = "chunks" if strategy.kind == "pp" else "passes"
+    total = batch * passes * strategy.replicas
+    return f"global batch {total} = {batch} × {passes} {name} × {strategy.replicas} dp"
+
+
+def workload_words(workload: Workload, devices: int) -> tuple[tuple[str, str], ...]:
+    """The parts of a training on this number of devices in words, each with its field of the workload."""
+    devices = max(1, devices)
+    workload = workload.on(devices)
+    parts = (
+        ("batch", f"batch {workload.batch}"),
+        ("sequence", f"sequence {workload.sequence}"),
+        ("accumulation", batch_words(Strategy("ddp", devices), workload)),
+        ("precision", f"{workload.precision} (mixed_precision {workload.mixed_precision})"),
+        ("optimizer", workload.optimizer),
+        ("checkpointing", "checkpointing" if workload.checkpointing else "no checkpointing"),
+        ("lora", f"LoRA {workload.lora}" if workload.lora else "no LoRA"),
+        ("bucket_view", "gradient_as_bucket_view" if workload.bucket_view else ""),
+        ("weights_only", "weights only" if workload.weights_only else ""),
+    )
+    return tuple(part for part in parts if part[1])
+
+
 def _listed(remedies: Sequence[Remedy], last: str) -> str:
     words = [remedy.text for remedy in remedies]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
-def _notices(found: Plan) -> Iterator[str]:
-    model, workload, box, rows = found.model, found.workload, found.box, found.rows
+def _notices(found: Plan, workload: Workload) -> Iterator[str]:
+    model, box, rows = found.model, found.box, found.rows
     yield from model.notices
+    if workload.splits and workload.batch % len(box):
+        yield (
+            f"accelerate refuses a batch of {workload.batch} on {devices_text(len(box))}: with split_batches,"
+            " it must be a multiple of their number"
+        )
+    if model.counted == "GGUF":
+        yield "a GGUF file is for llama.cpp: parameters are counted by the shape in its header"
+    elif model.bits:
+        yield "the stored weights are quantized; counted as trained in the chosen precision"
     if not box.measured and len(box) > 1:
         yield "times are estimated from nominal bandwidths: `gputui check --bandwidth` measures them"
     if model.max_positions is not None and workload.sequence > model.max_positions:
@@ -393,16 +489,21 @@ def _notices(found: Plan) -> Iterator[str]:
         and box.capability is not None
         and box.capability < _BFLOAT16
     ):
-        yield "before compute capability 8.0 there is no bfloat16: --precision fp16 needs as much as autocast"
-    if workload.precision == "bf16" and len(box) > 1:
-        yield "DeepSpeed keeps a copy of the weights in 32 bits also where all else is bf16"
+        yield (
+            "devices below compute capability 8.0 have no bfloat16: use --precision fp16, which"
+            " needs as much as autocast"
+        )
     reshard = next((row for row in rows if row.name == "fsdp2" and row.fits), None)
     if reshard is not None:
         kept = replace(reshard.strategy, reshard=False)
-        if _fits(model, workload, kept, box):
+        free = box.memory_free_min or 0
+        if needed(model, workload, kept, box.fixed(len(box))).total <= free:
             yield "FSDP2 also fits with reshard_after_forward false, which sends at least a quarter less"
     best = found.best
-    if best is not None and best.name in ("zero3", "fsdp2") and not box.all_direct:
+    able = next((row for row in rows if row.fits and row.strategy.startable), None)
+    if box.nodes > 1:
+        yield _ADVICE[box.slow]
+    elif able is not None and able.name in ("zero3", "fsdp2") and not box.all_direct:
         larger = "a larger batch" if workload.checkpointing else "checkpointing with a larger batch"
         less = "a pipeline (Megatron-LM)" if workload.lora else "a pipeline (Megatron-LM) or LoRA"
         yield (
@@ -410,31 +511,61 @@ def _notices(found: Plan) -> Iterator[str]:
             f"{less} sends less"
         )
     pipeline = next((row for row in rows if row.fits and not row.strategy.startable), None)
+    if best is not None and able is not None and best is not able:
+        yield (
+            f"{best.name} sends least over slow links, for programs that divide a model into stages"
+            f" (Megatron-LM); of the others {able.name} is the best"
+        )
     if best is not None and best.strategy.offloads and pipeline is not None:
         yield (
             f"{pipeline.name} fits without the host's memory, for programs that divide a model into "
             "stages (Megatron-LM)"
         )
     if box.memory_free_min is None:
-        yield "free memory is not known, so nothing is said to fit"
-    if found.shortage:
-        yield found.shortage
-        for words in what_would_do(model, workload, rows):
-            yield f"would be enough: {words}"
+        yield "free memory is not known, so no strategy is said to fit"
 
 
-def what_would_do(model: Model, workload: Workload, rows: Sequence[Row]) -> Iterator[str]:
+def _shortage(found: Plan) -> Iterator[str]:
+    if found.box.memory_free_min is None or any(row.fits and row.strategy.startable for row in found.rows):
+        return
+    best = found.best
+    yield (
+        f"only {best.name} fits, for programs that divide a model into stages (Megatron-LM)"
+        if best is not None
+        else "nothing fits on these devices"
+    )
+    yield from (f"would fit with {words}" for words in what_would_do(found))
+
+
+_ADVICE = {
+    False: (
+        "links between machines are fast: ZeRO-3, FSDP2 and HSDP need no change of the program; pipelines"
+        " with tensor parallelism send less, and need one"
+    ),
+    True: (
+        "links between machines are slow: HSDP gathers weights within a machine only, and pipelines with"
+        " tensor parallelism and ZeRO-1 send the least"
+    ),
+}
+"""The guide's advice for several machines, by whether their links are slow."""
+
+
+def what_would_do(found: Plan) -> Iterator[str]:
     """The smallest change of each kind that would make anything fit, with the preferred strategy.
 
     Changes for a pipeline appear only where no startable strategy has any.
     """
+    model, workload, rows = found.model, found.workload, found.rows
+    if isinstance(workload, Serving):
+        yield from [row.change for row in rows if row.change][:1]
+        return
     placed = _places(rows)
     preferred = sorted(rows, key=lambda row: placed[row.name])
     startable = [row for row in preferred if row.strategy.startable]
     yield from tuple(_changes(startable)) or _changes(preferred)
     for row in rows:
         if row.strategy.offloads and row.margin is not None and row.margin >= 0:
-            host = host_needed(model, workload, row.strategy)
+            host = host_needed(model, workload, row.strategy, found.box.nodes)
             yield f"{size(host)} of host memory ({row.name})"
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.others_files import MOST_JSON, NotReadError, beginning, go_on, parse_json
+from gputui.inventory.typed_json import Json
 from gputui.planning.model import PlanningError
 
 MOST_SHARDS = 4096
@@ -35,7 +36,7 @@ class Count:
 
 def read_json(path: Path) -> Any:
     """Read the JSON of a small file. Raises PlanningError."""
-    return _parsed(path, _read(path, 0, MOST_JSON, whole=True), "")
+    return _parsed(path, read_bytes(path, 0, MOST_JSON, whole=True), "")
 
 
 def _parsed(path: Path, data: bytes, part: str) -> Any:
@@ -53,19 +54,19 @@ def _parsed(path: Path, data: bytes, part: str) -> Any:
 
 def count_file(path: Path) -> Count:
     """Count the parameters of one .safetensors file. Raises PlanningError."""
-    start = _read(path, 0, 8)
+    start = read_bytes(path, 0, 8)
     if start.startswith(b"version "):
         raise PlanningError(f"{_name(path)} is a Git LFS pointer: the file itself was not fetched")
     length = int.from_bytes(start, "little")
     if len(start) < 8 or length > MOST_JSON:
         raise PlanningError(f"{_name(path)} does not begin with the header of a safetensors file")
-    data = _read(path, 8, length)
+    data = read_bytes(path, 8, length)
     if len(data) < length:
         raise PlanningError(f"{_name(path)} is truncated within its header")
     header = _parsed(path, data, ": its header")
     if not isinstance(header, dict):
         raise PlanningError(f"{_name(path)}: its header is not an object")
-    return _count(path, header, _size(path) - 8 - length)
+    return _count(path, header, size_of(path) - 8 - length)
 
 
 def count_index(path: Path) -> Count:
@@ -79,30 +80,30 @@ def count_index(path: Path) -> Count:
         raise PlanningError(f"{_name(path)} has no weight_map")
     shards = sorted(set(names.values()))
     if len(shards) > MOST_SHARDS or any(Path(name).name != name or "\0" in name for name in shards):
-        raise PlanningError(f"{_name(path)} names files that are not beside it")
+        raise PlanningError(f"{_name(path)} names files that are not in its folder")
     if not all((path.parent / name).is_file() for name in shards):
         metadata = index.get("metadata")
         told = metadata.get("total_parameters") if isinstance(metadata, dict) else None
         if type(told) is not int or not 0 < told < 1 << 60:
             raise PlanningError(
-                f"{_name(path)}: the files that it names are not beside it: give the model's config.json, or "
-                "--parameters N"
+                f"{_name(path)}: the files that it names are not in its folder; give the model's"
+                " config.json, or --parameters N"
             )
         return Count(told, 0)
     counts = [count_file(path.parent / name) for name in shards]
     return Count(sum(each.parameters for each in counts), max(each.largest for each in counts))
 
 
-def _count(path: Path, header: dict[str, Any], room: int) -> Count:
+def _count(path: Path, header: Json, room: int) -> Count:
     total = largest = 0
     for name, tensor in header.items():
         if name == "__metadata__":
             continue
-        described: dict[str, Any] = tensor if isinstance(tensor, dict) else {}
+        described = tensor if isinstance(tensor, dict) else {}
         kind, shape, offsets = (described.get(key) for key in ("dtype", "shape", "data_offsets"))
         if not _whole(shape) or not _whole(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
             raise PlanningError(
-                f"{_name(path)}: {printable(name[:80])!r} has no shape or no place in the file"
+                f"{_name(path)}: {printable(name[:80])!r} has no shape or no position in the file"
             )
         if offsets[1] > room:
             raise PlanningError(f"{_name(path)} is truncated: {printable(name[:80])!r} ends after the file")
@@ -141,14 +142,15 @@ def _name(path: Path) -> str:
     return printable(path.name or str(path))
 
 
-def _size(path: Path) -> int:
+def size_of(path: Path) -> int:
+    """The bytes of a file. Raises PlanningError."""
     try:
         return path.stat().st_size
     except OSError as error:
         raise PlanningError(f"{_name(path)} cannot be read: {error.strerror}") from None
 
 
-def _read(path: Path, start: int, most: int, whole: bool = False) -> bytes:
+def read_bytes(path: Path, start: int, most: int, whole: bool = False) -> bytes:
     """Read at most `most` bytes; with `whole`, a longer file is refused. Raises PlanningError."""
     try:
         data, ends = beginning(path, most, start)

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
-from gputui.choosing.grouping import Grouping
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.choosing.grouping import ALL_REDUCE, Grouping
+from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.planning.box import Box
 from gputui.planning.model import Model
+from gputui.planning.workload import MOST, Workload
 
-Kind = Literal["single", "ddp", "zero1", "zero2", "zero3", "zero2-offload", "zero3-offload", "fsdp2", "pp"]
+Kind = Literal[
+    "single",
+    "dp",
+    "ddp",
+    "zero1",
+    "zero2",
+    "zero3",
+    "zero2-offload",
+    "zero3-offload",
+    "fsdp2",
+    "pp",
+    "serve",
+]
+
+LONG = 8192
+"""The tokens of a sequence from which dividing it over devices is offered."""
+
+PIPELINE_AND_ZERO = (
+    "a pipeline is combined with ZeRO-1 only: ZeRO-2 would reduce gradients after each micro-batch, ZeRO-3"
+    " and FSDP would gather weights for each (DeepSpeed refuses them)"
+)
+"""Why a pipeline has no other stage of ZeRO."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +40,12 @@ class Strategy:
     """One way to use `devices` devices.
 
     tensor_parallel    devices that share each layer; 1 for none. FSDP2 runs over the groups
-    pipeline_parallel  stages of layers; 1 for none
+    pipeline_parallel  stages of layers; 1 for none. Several pipelines divide the optimizer's states (ZeRO-1)
     reshard            whether FSDP2 frees a block's gathered weights after forward
+    context_parallel   devices that share each sequence; 1 for none. With FSDP2 it is accelerate's cp, with
+                       ZeRO-3 its sp (never both)
+    interleaved        parts of the layers that each stage has; 1 where they are consecutive
+    replicate          groups with a copy of everything, within which FSDP2 divides it (HSDP); 1 for none
     """
 
     kind: Kind
@@ -26,17 +53,44 @@ class Strategy:
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
     reshard: bool = True
+    context_parallel: int = 1
+    interleaved: int = 1
+    replicate: int = 1
 
     @property
     def name(self) -> str:
+        if self.kind == "serve":
+            sizes = (("tp", self.tensor_parallel), ("pp", self.pipeline_parallel))
+            return "-".join(f"{word}{number}" for word, number in sizes if number > 1) or "single"
+        if self.replicate > 1:
+            return "hsdp"
+        parts = [f"tp{self.tensor_parallel}"] if self.tensor_parallel > 1 else []
+        if self.context_parallel > 1:
+            parts += [f"{'sp' if self.deepspeed else 'cp'}{self.context_parallel}"]
         if self.kind == "pp":
-            return f"pp{self.pipeline_parallel}"
-        return f"tp{self.tensor_parallel}-fsdp2" if self.tensor_parallel > 1 else self.kind
+            times = f"x{self.interleaved}" if self.interleaved > 1 else ""
+            parts += [f"pp{self.pipeline_parallel}{times}", *(["zero1"] if self.replicas > 1 else [])]
+        else:
+            parts += [self.kind]
+        return "-".join(parts)
+
+    @property
+    def sharing(self) -> int:
+        """The number of devices that share a batch."""
+        return self.tensor_parallel * self.pipeline_parallel * self.context_parallel
 
     @property
     def replicas(self) -> int:
-        """The number of devices, or groups of devices, that see different data."""
-        return self.devices // (self.tensor_parallel * self.pipeline_parallel)
+        """The number of devices, or groups of devices, that see different data (dp)."""
+        return self.devices // self.sharing
+
+    def own(self, workload: Workload) -> Workload:
+        """The workload of a device: those that share a batch make as many passes more, so that all strategies
+        have the same global batch; those that share a sequence have a part of its tokens."""
+        if self.sharing == 1:
+            return workload
+        passes = min(MOST, workload.accumulation * self.sharing)
+        return replace(workload, accumulation=passes, sequence=-(-workload.sequence // self.context_parallel))
 
     def in_groups(self, grouping: Grouping) -> bool:
         """Whether the strategy uses this grouping; always true where none is asked for."""
@@ -60,33 +114,77 @@ class Strategy:
         return self.kind != "pp"
 
     @property
+    def any_program(self) -> bool:
+        """Whether a file, or the launcher, applies it to any program without the host's memory."""
+        return self.sharing == 1 and self.kind != "dp" and not self.offloads
+
+    @property
+    def shards(self) -> int:
+        """The number of devices that FSDP2 divides everything over."""
+        return self.devices // self.replicate
+
+    @property
     def offloads(self) -> bool:
         """Whether some of the states are in host memory."""
         return self.kind.endswith("-offload")
 
     @property
+    def gathers(self) -> bool:
+        """Whether weights are gathered in each pass."""
+        return self.kind in ("zero3", "fsdp2")
+
+    @property
     def sharded(self) -> bool:
         """Whether each device holds less of the model when there are more devices."""
-        return self.kind not in ("single", "ddp")
+        return self.kind not in ("single", "ddp", "dp")
 
 
-def strategies(model: Model, box: Box) -> list[Strategy]:
-    """The strategies that make sense for these devices, the simpler ones first.
+def strategies(model: Model, box: Box, workload: Workload, grouping: Grouping = ALL_REDUCE) -> list[Strategy]:
+    """The strategies that make sense for these devices and this grouping, the simpler ones first.
 
     Tensor parallelism divides the heads, and stays within devices that have direct links. A pipeline has at
-    most as many stages as layers, and is never combined with ZeRO-2 or ZeRO-3 or FSDP. Nothing is offloaded
-    from a device whose memory is the host's.
+    most as many stages as layers, and is combined with tensor parallelism and ZeRO-1. A sequence is divided
+    from `LONG` tokens. Nothing is offloaded from a device whose memory is the host's.
     """
     count = len(box)
-    offloads: tuple[Kind, ...] = () if box.unified else ("zero2-offload", "zero3-offload")
-    several: tuple[Kind, ...] = ("ddp", "zero1", "zero2", "zero3", "fsdp2") if count > 1 else ()
+    offloads = () if box.unified else ("zero2-offload", "zero3-offload")
+    several = ("ddp", "zero1", "zero2", "zero3", "fsdp2") if count > 1 else ()
+    if count > 1 and box.nodes == 1:
+        several = ("dp", *several)
     found = [Strategy("single", 1), *(Strategy(kind, count) for kind in (*several, *offloads))]
-    if count == 1:
-        return found
-    found += [Strategy("fsdp2", count, tensor_parallel=size) for size in tensor_parallel_sizes(model, box)]
-    if count <= model.layers:
-        found.append(Strategy("pp", count, pipeline_parallel=count))
-    return found
+    if box.nodes > 1 and box.local > 1:
+        found.append(Strategy("fsdp2", count, replicate=box.nodes))
+    groups = tensor_parallel_sizes(model, box)
+    found += [Strategy("fsdp2", count, tensor_parallel=size) for size in groups]
+    found += _contexts(model, workload, count)
+    found += [each for size in (1, *groups) for each in _pipelines(model, count, size, grouping)]
+    return [each for each in found if each.in_groups(grouping)]
+
+
+def _divisors(count: int) -> list[int]:
+    return [size for size in range(2, count + 1) if count % size == 0]
+
+
+def _contexts(model: Model, workload: Workload, count: int) -> Iterator[Strategy]:
+    if workload.sequence < LONG or model.sequence is not None:
+        return
+    for size in _divisors(count):
+        # (torch's context parallelism gives each device two parts of a sequence.)
+        if workload.sequence % (2 * size) == 0:
+            yield Strategy("fsdp2", count, context_parallel=size)
+        if workload.sequence % size == 0 and model.heads and model.heads % size == 0:
+            yield Strategy("zero3", count, context_parallel=size)
+
+
+def _pipelines(model: Model, count: int, group: int, grouping: Grouping) -> Iterator[Strategy]:
+    """The pipelines of groups of `group` devices; of many possible numbers of stages the usual ones."""
+    rest = count // group
+    for stages in _divisors(rest):
+        usual = stages in (2, 4, 8, 16, rest) or grouping.pipeline == stages
+        if usual and stages <= model.layers:
+            yield Strategy("pp", count, group, stages)
+            if group == 1 and stages >= 4 and model.blocks % (2 * stages) == 0:
+                yield Strategy("pp", count, group, stages, interleaved=2)
 
 
 def tensor_parallel_sizes(model: Model, box: Box) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.planning.model import Compute, Model, PlanningError
@@ -12,6 +12,11 @@ Precision = Literal["bf16", "autocast", "fp16", "fp32"]
 (`--bf16`, `--fp16` of transformers, `mixed_precision` of accelerate). fp32: all in 32 bits."""
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+
+
+def mixed_precision(precision: Precision) -> str:
+    """accelerate's word for a precision where DeepSpeed does not train."""
+    return {"autocast": "bf16", "fp16": "fp16"}.get(precision, "no")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,8 @@ OPTIMIZERS: dict[str, Optimizer] = {
 }
 """`adamw` is torch's fused AdamW, the default of transformers."""
 
-_MOST = 1 << 24
+MOST = 1 << 24
+"""The greatest batch, sequence, rank and number of passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,8 @@ class Workload:
     lora           the rank of LoRA adapters on all linear layers of the blocks; 0 trains all parameters
     accumulation   forward passes per step
     weights_only   count only weights, gradients and optimizer
+    bucket_view    DDP's gradients are views of its buckets (gradient_as_bucket_view)
+    splits         `batch` is that of all devices together (accelerate's split_batches)
     """
 
     batch: int = 1
@@ -62,25 +70,35 @@ class Workload:
     lora: int = 0
     accumulation: int = 1
     weights_only: bool = False
+    bucket_view: bool = False
+    splits: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (("batch", 1), ("sequence", 1), ("lora", 0), ("accumulation", 1)):
             value = getattr(self, name)
-            if type(value) is not int or not least <= value <= _MOST:
-                raise PlanningError(f"{name} is {value}, a whole number from {least} to {_MOST} expected")
+            if type(value) is not int or not least <= value <= MOST:
+                raise PlanningError(f"{name} is {value}; expected a whole number from {least} to {MOST}")
         if self.precision not in PRECISIONS:
-            raise PlanningError(f"precision is {self.precision!r}, one of {', '.join(PRECISIONS)} expected")
+            raise PlanningError(f"precision is {self.precision!r}; expected one of {', '.join(PRECISIONS)}")
         if self.optimizer not in OPTIMIZERS:
-            raise PlanningError(f"optimizer is {self.optimizer!r}, one of {', '.join(OPTIMIZERS)} expected")
+            raise PlanningError(f"optimizer is {self.optimizer!r}; expected one of {', '.join(OPTIMIZERS)}")
 
     @property
     def tokens(self) -> int:
         """The tokens of a device in one forward pass."""
         return self.batch * self.sequence
 
+    def logits(self, model: Model) -> int:
+        """The bytes of the outputs of a device in one forward pass."""
+        return self.tokens * model.vocabulary * self.weight_bytes
+
     def for_model(self, model: Model) -> Workload:
         """The workload with the sequence length of the model's inputs, where these decide it."""
         return self if model.sequence is None else replace(self, sequence=model.sequence)
+
+    def on(self, devices: int) -> Workload:
+        """The workload of each device, where the batch is that of all."""
+        return replace(self, batch=-(-self.batch // devices), splits=False) if self.splits else self
 
     def trained(self, model: Model) -> int:
         """The parameters that get gradients: all, or those of the adapters. Raises PlanningError."""
@@ -93,29 +111,25 @@ class Workload:
         return self.lora * model.adapted
 
     @property
+    def mixed_precision(self) -> str:
+        """accelerate's word for the precision."""
+        return mixed_precision(self.precision)
+
+    @property
     def compute(self) -> Compute:
         """How the blocks compute where torch itself decides, not FSDP or DeepSpeed."""
         return "autocast" if self.precision == "fp16" else self.precision
 
     @property
     def weight_bytes(self) -> int:
-        """The bytes of a trained parameter."""
+        """The bytes of a trained parameter, and of its gradient, which FSDP reduces over the devices."""
         return 2 if self.precision == "bf16" else 4
 
     @property
     def computed_bytes(self) -> int:
-        """The bytes of a number that blocks compute with, and of a weight that is sent."""
+        """The bytes of a number that blocks compute with, of a weight that is sent, and of a parameter that
+        LoRA freezes."""
         return 4 if self.precision == "fp32" else 2
-
-    @property
-    def reduced_bytes(self) -> int:
-        """The bytes of a gradient that FSDP reduces over the devices."""
-        return 2 if self.precision == "bf16" else 4
-
-    @property
-    def frozen_bytes(self) -> int:
-        """The bytes of a parameter that LoRA freezes: loaded in 16 bits, except for fp32."""
-        return self.computed_bytes
 
     def optimizer_bytes(self, weight_bytes: int) -> int:
         """The bytes of the optimizer's states for a trained parameter of `weight_bytes` bytes."""
@@ -126,3 +140,9 @@ class Workload:
     def step_copies(self) -> int:
         """The number of copies of the trained parameters during a step."""
         return OPTIMIZERS[self.optimizer].step_copies
+
+
+def said_of(source: object) -> dict[str, Any]:
+    """The fields of a workload that a command, or a call, states."""
+    said = {name: getattr(source, name, None) for name in Workload.__annotations__}
+    return {name: value for name, value in said.items() if value is not None}

@@ -45,19 +45,30 @@ class ModelRequest:
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
     """A launch as it was asked for. `options.python` is relative to the directory of the launch. `near` is
-    `--threads near`: a number of threads that depends on the devices."""
+    `--threads near`: a number of threads that depends on the devices. `client` is the agent that asks.
+    `after` and `after_ok` are the jobs that must have ended before, and ended well: "k3f9,nightly"."""
 
     options: LaunchOptions
     devices: DeviceRequest = field(default_factory=DeviceRequest)
     model: ModelRequest = field(default_factory=ModelRequest)
     near: bool = False
+    client: Words | None = None
+    after: Words | None = None
+    after_ok: Words | None = None
+
+    @property
+    def awaited(self) -> list[str]:
+        """The jobs that it waits for, those of `after` first."""
+        return [*jobs_of(self.after), *jobs_of(self.after_ok)]
 
     @property
     def words(self) -> list[str]:
         """The arguments of `gputui run` that ask for the same launch, without `model`."""
         options = replace(self.options, python=self.python_in_call)
         near = ["--threads", NEAR] if self.near else []
-        return [*self.devices.words, *near, *words_of(options), "--", *options.command]
+        given = {"--after": self.after, "--after-ok": self.after_ok}
+        jobs = [f"{flag}={ids}" for flag, ids in given.items() if ids is not None]
+        return [*self.devices.words, *near, *jobs, *words_of(options), "--", *options.command]
 
     @property
     def python_in_call(self) -> str | None:
@@ -67,6 +78,11 @@ class LaunchRequest:
             return python
         # Not by Path, which drops "/.".
         return os.path.join(self.options.directory or "", python)  # noqa: PTH118
+
+
+def jobs_of(text: str | None) -> list[str]:
+    """The jobs of `after`, or of `after_ok`."""
+    return [] if text is None else [word.strip() for word in text.split(",")]
 
 
 def python_in_launch(python: str | None, directory: str | None) -> str | None:

@@ -1,7 +1,7 @@
 """A prepared launch: a launch request whose command has been read, and the resulting request to the box.
 
-It decides which devices suit the command, and makes the launch on the allocated devices. The command line,
-the library and jobs prepare their launches here; the screen, where a person selects the devices, does not.
+It decides which devices suit the command, and makes the launch on the allocated devices. The screen, where a
+person selects the devices, only makes the launch here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.compose import compose, refusal
 from gputui.launching.daemonizers import refusal_of
 from gputui.launching.environment_hints import THREADS, threads_near
-from gputui.launching.host_environment import ThisHost
+from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.intent import Asked, ContradictionError, Intent, settle
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Meeting
@@ -87,21 +87,25 @@ class PreparedLaunch(CommandRead):
         meeting: Meeting | None = None,
         prove: bool = True,
         again: bool = False,
+        host: HostEnvironment | None = None,
+        asking: Callable[[], object] | None = None,
     ) -> Launch:
         """The launch on the allocated devices, confined to them where requested.
 
         With `prove`, a proof that confinement works comes first; with `again`, even where an earlier proof
-        exists. Raises RequestError where the launch must be confined and cannot be.
+        exists; `asking` is called before it, because it can take seconds. `host` has the files that the
+        launch depends on, None for those of this machine. Raises RequestError where the launch must be
+        confined and cannot be.
         """
         # A launch without devices hides the devices of all installed vendors.
         box = vendors_of(allocation.snapshot.devices) or vendors_here()
         devices, snapshot, intent = allocation.devices, allocation.snapshot, self.intent
-        host, link = ThisHost(), weakest(snapshot, devices)
+        host, link = host or ThisHost(), weakest(snapshot, devices)
         options, warnings = self.asked.options, list[str]()
         if self.asked.near:
             threads = threads_near(snapshot, devices)
             if threads is None:
-                warnings.append(f"the CPUs near these devices are not known: no {THREADS}")
+                warnings.append(f"{THREADS} is not set: the CPUs near these devices are not known")
             else:
                 options = replace(options, additions=(*options.additions, (THREADS, str(threads))))
 
@@ -114,7 +118,9 @@ class PreparedLaunch(CommandRead):
             from gputui.launching.confine import CannotConfineError, confined
 
             try:
-                launch = confined(devices, made, intent, snapshot, environ, self.confine, prove, again)
+                launch = confined(
+                    devices, made, intent, snapshot, environ, self.confine, prove, again, asking
+                )
             except CannotConfineError as error:
                 raise RequestError(str(error)) from None
             if launch.inside is None and intent.counted_inside is not None and launch.refusal is not None:
@@ -171,6 +177,8 @@ def prepare(
         facts=_facts(read, settled),
         purpose=program_and_script(asked.options.command),
         job=job,
+        time_limit=asked.options.time_limit,
+        client=asked.client,
     )
     return PreparedLaunch(asked, intent, read.confine, _with_command(request, settled))
 
@@ -214,4 +222,4 @@ def _agree(devices: Sequence[Device], intent: Intent, force: bool) -> None:
     if not same:
         found = visibility.identifiers(devices) or NONE
         remedy = " (--force rewrites it)" if named.rewritable else ""
-        raise RequestError(f"--gpus {found} contradicts {named.words} of the command{remedy}")
+        raise RequestError(f"--gpus {found} contradicts {named.words} in the command{remedy}")

@@ -7,14 +7,13 @@ total of each resource, whose sums `ray status` prints. /nodes?view=summary has 
 
 from __future__ import annotations
 
-import http.client
-import io
 import re
 import socket
 import time
 from collections.abc import Mapping
 from typing import Annotated
 
+from gputui.inventory.formatting import MIB
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.typed_json import DocumentError, Record, form_of, loads_of_others, number, within
 from gputui.sources.source import NoSourceError
@@ -29,7 +28,7 @@ _ADDRESS = re.compile(
 )
 _PATIENCE = 10.0
 """Seconds to wait for an answer, as for Slurm."""
-_MOST_BYTES = 64 * 1024 * 1024
+_MOST_BYTES = 64 * MIB
 _MOST_GPUS = 1e6
 
 
@@ -67,7 +66,7 @@ def netloc(host: str, port: int) -> str:
 
 
 def read_nodes(host: str, port: int) -> tuple[RayNode, ...]:
-    """Return the current nodes. Raise NoSourceError for no answer, or for one that is no dashboard's."""
+    """Return the current nodes. Raise NoSourceError for no answer, or for one that is not a dashboard's."""
     end = time.monotonic() + _PATIENCE
     status = _asked(host, port, "/api/cluster_status", end)
     summary = _asked(host, port, "/nodes?view=summary", end)
@@ -118,23 +117,19 @@ def nodes_of(status: bytes, summary: bytes) -> tuple[RayNode, ...]:
     return tuple(found)
 
 
-class _Answer:
-    """Received bytes in the form in which http.client reads an answer from a socket."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def makefile(self, mode: str) -> io.BytesIO:
-        return io.BytesIO(self._data)
-
-
 def _asked(host: str, port: int, path: str, end: float) -> bytes:
     """Return the answer of a dashboard, without a proxy, before the time `end`. Raise NoSourceError."""
     where = f"Ray's dashboard at {netloc(host, port)}"
     try:
         with socket.create_connection((host, port), max(0.1, end - time.monotonic())) as connection:
-            head = (f"GET {path} HTTP/1.0", f"Host: {netloc(host, port)}", "Accept: application/json", "", "")
-            connection.sendall("\r\n".join(head).encode())
+            asked = (
+                f"GET {path} HTTP/1.0",
+                f"Host: {netloc(host, port)}",
+                "Accept: application/json",
+                "",
+                "",
+            )
+            connection.sendall("\r\n".join(asked).encode())
             data = bytearray()
             while True:
                 left = end - time.monotonic()
@@ -147,19 +142,19 @@ def _asked(host: str, port: int, path: str, end: float) -> bytes:
                     break
                 if len(data) > _MOST_BYTES:
                     raise NoSourceError(f"{where} sends too much")
-        answer = http.client.HTTPResponse(_Answer(bytes(data)))  # type: ignore[arg-type]
-        answer.begin()
-        body = answer.read()
     except TimeoutError:
         raise NoSourceError(f"{where} has not answered for {_PATIENCE:.0f} seconds") from None
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
         raise NoSourceError(
-            f"{where} cannot be asked: {error.strerror or error}; `ray start --head` with the package"
-            " ray[default] has one, and --ray HOST:PORT names another"
+            f"{where} cannot be queried: {why}; `ray start --head` with the package ray[default] starts one,"
+            " and --ray HOST:PORT names another"
         ) from None
-    except (http.client.HTTPException, ValueError, OverflowError):
-        # (A length of twenty digits is too large for a file.)
-        raise NoSourceError(f"{netloc(host, port)} is not a Ray dashboard") from None
-    if answer.status != 200:
-        raise NoSourceError(f"{where} refuses: HTTP status {answer.status}")
-    return body
+    # Any program of any user may listen there. http.client takes a minute for 64 MiB in pieces of one byte.
+    head, _, body = data.partition(b"\r\n\r\n")
+    status = re.match(rb"HTTP/1\.[01] ([0-9]{3})\b", head)
+    if status is None or b"\ntransfer-encoding:" in head.lower():
+        raise NoSourceError(f"{netloc(host, port)} is not a Ray dashboard")
+    if status[1] != b"200":
+        raise NoSourceError(f"{where} refuses: HTTP status {status[1].decode()}")
+    return bytes(body)

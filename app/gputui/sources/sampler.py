@@ -248,7 +248,7 @@ class Sampler:
         elif not self._linked:
             # Links take the longest (1.3 s on 8×B200) and never change: read them once, after
             # the first picture.
-            want |= Want.LINKS | Want.TOPOLOGY | self._once
+            want |= Want.WIRING | self._once
         return want
 
     def _tell(self, news: Snapshot | Exception, began: float) -> None:

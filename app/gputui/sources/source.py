@@ -82,7 +82,8 @@ class Want(Flag):
     """The facts that lead to the device files of each device (`Vendor.nodes`), which a
     confined launch needs."""
 
-    ALL = LOAD | PROCESSES | OWNERS | CLAIM_PROCESSES | QUEUE | SENSORS | LINKS | TOPOLOGY | NAMES | MODES
+    WIRING = LINKS | TOPOLOGY
+    ALL = LOAD | PROCESSES | OWNERS | CLAIM_PROCESSES | QUEUE | SENSORS | WIRING | NAMES | MODES
     MONITOR = LOAD | PROCESSES | OWNERS | SENSORS | NAMES
 
 

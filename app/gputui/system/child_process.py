@@ -20,11 +20,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gputui.inventory.formatting import MIB
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.typed_json import DocumentError, loads
 from gputui.system.landlock import started
+from gputui.system.trust import who_can_change
 
-MOST_ANSWER = 4 * 1024 * 1024
+MOST_ANSWER = 4 * MIB
 """The most bytes of an answer that are read; 72 devices measured in pairs take 1 MiB."""
 
 _MOST_OUTPUT = 16 * 1024
@@ -68,8 +70,12 @@ class AnswerError(DocumentError):
 
 @contextmanager
 def answers() -> Iterator[Path]:
-    """Yield a folder for our user alone, and remove it at the end."""
-    folder = Path(tempfile.mkdtemp(prefix="gputui-check-"))
+    """Yield a folder for our user alone, and remove it at the end.
+
+    It is in /tmp if other users could replace one in TMPDIR (TMPDIR=/scratch).
+    """
+    unsafe = who_can_change(f"{tempfile.gettempdir()}/.") is not None
+    folder = Path(tempfile.mkdtemp(prefix="gputui-check-", dir="/tmp" if unsafe else None))
     try:
         yield folder
     finally:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
+from gputui.inventory.formatting import GIB, MIB
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.system.pci_tree import FUNCTION, PciPlace, outermost_bridge, place
 from gputui.system.root import Root, whole
@@ -21,7 +22,7 @@ DRM = "/sys/class/drm"
 MOST_CARDS = 1024
 _CARD = re.compile(r"card\d{1,5}")
 _RENDER = re.compile(r"renderD\d{1,5}")
-_UNITS = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+_UNITS = {"": 1, "KiB": 1024, "MiB": MIB, "GiB": GIB}
 _MOST_FDS = 4096
 _SPENT = re.compile(r"drm-(engine|cycles)-(?!capacity-)(.+)")
 _OWN_MEMORY = re.compile(r"(?:vram|local)\d{0,2}")

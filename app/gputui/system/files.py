@@ -13,11 +13,13 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
-from gputui.system.trust import how_changed, who_can_change
+from gputui.system.trust import how_changed, is_trusted, who_can_change
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -60,13 +62,10 @@ def _state_folder(environ: Mapping[str, str]) -> Path:
     named = environ.get("XDG_STATE_HOME", "")
     if os.path.isabs(named):  # noqa: PTH117
         return Path(named, "gputui")
-    # 5 to 10 ms to import (python -X importtime, 4.14 behind os and pathlib), half of it for tempfile.
-    import platformdirs
-
-    try:
-        return platformdirs.user_state_path("gputui", appauthor=False)
-    except RuntimeError:
-        raise NoHomeError("there is no home folder for gputui's files; set XDG_STATE_HOME") from None
+    home = os.environ.get("HOME", os.path.expanduser("~"))  # noqa: PTH111
+    if not os.path.isabs(home):  # noqa: PTH117
+        raise NoHomeError("there is no home folder for gputui's files; set XDG_STATE_HOME")
+    return Path(home, "Library/Application Support" if sys.platform == "darwin" else ".local/state", "gputui")
 
 
 def make_folder(folder: Path) -> None:
@@ -74,8 +73,11 @@ def make_folder(folder: Path) -> None:
     for part in (*reversed(folder.parents), folder):
         if not part.is_dir():
             try:
-                part.mkdir(0o700, exist_ok=True)
+                part.mkdir(0o700)
             except FileExistsError:
+                if part.is_dir():
+                    # Another process was quicker: it may be another user's link.
+                    continue
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(part)) from None
             part.chmod(0o700)  # whatever the umask left of it
 
@@ -85,8 +87,9 @@ def private_folder(folder: Path) -> None:
 
     Raise OSError, and NotPrivateError where other users can change it or the path to it.
     """
-    make_folder(folder)
+    # (Before it is made: others could put a link in its place before it gets its mode.)
     _check(folder)
+    make_folder(folder)
     if folder.stat().st_mode & 0o077:
         folder.chmod(0o700)
 
@@ -98,15 +101,16 @@ def _check(folder: Path) -> None:
         raise NotPrivateError(reason)
 
 
-def write_private(file: Path, content: str | bytes, synced: bool = False) -> None:
-    """Write a file that only its owner can read; its folder must exist and be private.
+def write_private(file: Path, content: str | bytes, synced: bool = False, mode: int = 0o600) -> None:
+    """Write a file that only its owner can read, unless `mode` says more; its folder must exist, and no other
+    user can write into it. A link there is replaced, not followed.
 
     `synced`: flush to the disk before returning, for data that must survive a power failure; this may take a
     second. Raise OSError, and leave the old file then.
     """
     data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
     _check(file.parent)
-    _replace(file, data, 0o600, synced)
+    _replace(file, data, mode, synced)
 
 
 def append_private(file: Path, content: str) -> int:
@@ -123,24 +127,6 @@ def append_private(file: Path, content: str) -> int:
         return own.tell()
 
 
-def write_public(file: Path, data: bytes) -> None:
-    """Write a file that everybody may read, into a folder of our own that no other user can write into.
-
-    A link there is replaced, not followed. Raise OSError, and leave the old file then.
-    """
-    _check(file.parent)
-    _replace(file, data, 0o644)
-
-
-def open_plain(file: Path) -> int:
-    """Return a descriptor of a regular file, of any owner, not a link; never block. Raise OSError."""
-    handle = os.open(file, os.O_RDONLY | _OLD)
-    if stat.S_ISREG(os.fstat(handle).st_mode):
-        return handle
-    os.close(handle)
-    raise OSError(errno.EINVAL, "it is not a regular file")
-
-
 def create_private(file: Path, flags: int) -> int:
     """Return a descriptor of a new file that only its owner can read, with extra `flags`. Raise OSError."""
     handle = os.open(file, flags | _NEW, 0o600)
@@ -154,6 +140,12 @@ def open_own(file: Path, flags: int = os.O_RDONLY) -> int:
     Raise OSError, and NotPrivateError where other users can change it.
     """
     return _checked(os.open(file, flags | _OLD))
+
+
+def read_own(file: Path, most: int) -> bytes:
+    """Return the beginning of a file that `open_own` opens, at most `most` bytes. Raise OSError."""
+    with os.fdopen(open_own(file), "rb") as stream:
+        return stream.read(most)
 
 
 def open_lock(file: Path) -> int:
@@ -215,17 +207,41 @@ def _checked(handle: int) -> int:
 
 
 def write_result(file: Path, data: bytes, private: bool = False) -> None:
-    """Write a file that the user named, with its present rights, or those that the umask leaves to a new
-    file.
+    """Write a file that the user named, with the present rights of a file of ours, or those that the umask
+    leaves to a new file: rights that another user has chosen would be rights to a file of ours.
 
-    `private`: a new file is for the user alone. A link is followed, as `>` in a shell does. Raise OSError.
+    `private`: a new file is for the user alone. Raise OSError.
     """
+    no_link = _no_link(file)
     if file.exists() and not file.is_file():
         # A pipe or a device (/dev/stdout) cannot be replaced, and need not be.
-        file.write_bytes(data)
+        with open_result(file) as stream:
+            stream.write(data)
         return
-    file = Path(os.path.realpath(file))
-    _replace(file, data, stat.S_IMODE(file.stat().st_mode) if file.exists() else 0o600 if private else None)
+    if not no_link:
+        file = Path(os.path.realpath(file))
+    mode = 0o600 if private else None
+    with contextlib.suppress(FileNotFoundError):
+        facts = file.lstat()
+        mode = facts.st_mode & 0o777 if facts.st_uid == os.geteuid() else mode
+    _replace(file, data, mode)
+
+
+def open_result(file: Path) -> BinaryIO:
+    """Return a stream to a file that the user named, as `>` in a shell opens it. Raise OSError."""
+    return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _no_link(file), 0o666), "wb")
+
+
+def _no_link(file: Path) -> int:
+    """Return O_NOFOLLOW, but 0 for a link that we follow, as `>` in a shell does. Raise OSError for a link of
+    another user: that of a file in /tmp could lead to any file of ours.
+
+    Others can put a link in the place of anything there that is not ours, at any moment.
+    """
+    is_link = file.is_symlink()
+    if is_link and not is_trusted(file.lstat().st_uid):
+        raise NotPrivateError("it is a link of another user")
+    return 0 if is_link else os.O_NOFOLLOW
 
 
 def _replace(file: Path, data: bytes, mode: int | None, synced: bool = False) -> None:

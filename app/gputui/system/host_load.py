@@ -9,6 +9,8 @@ from gputui.system.root import HERE, Root, whole
 
 _IDLE = (3, 4)
 """Fields of the line "cpu" of /proc/stat that are not work: idle, and waiting for a disk."""
+_MEMORY = ("MemTotal:", "MemAvailable:")
+"""The beginnings of the lines of /proc/meminfo that are read, two of fifty."""
 
 
 class HostLoadReader:
@@ -45,7 +47,7 @@ class HostLoadReader:
     def _memory(self) -> dict[str, int]:
         """Return the bytes in /proc/meminfo by name. MemAvailable includes caches that
         programs can reclaim."""
-        facts = (line.partition(":") for line in self._lines("meminfo"))
+        facts = (line.partition(":") for line in self._lines("meminfo") if line.startswith(_MEMORY))
         amounts = {name: whole(value.split()[0]) for name, _, value in facts if value.strip()}
         return {name: amount * 1024 for name, amount in amounts.items() if amount is not None}
 

@@ -53,12 +53,12 @@ _PATH_ONLY = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 _WHY = {
     errno.ENOSYS: "the kernel has no Landlock (Linux 5.13 and newer can have it)",
     errno.EOPNOTSUPP: "Landlock is switched off in this kernel (`lsm=` of its command line)",
-    errno.E2BIG: "16 confinements are within one another already, which is the most that Landlock allows",
+    errno.E2BIG: "16 confinements are nested already, the most that Landlock allows",
     errno.EPROTONOSUPPORT: (
         "the kernel's Landlock is its first version (Linux 5.13 to 5.18): under it no file could be moved to"
         " another folder"
     ),
-    errno.EPERM: "the kernel refuses Landlock's system calls here (a seccomp filter, as of a container)",
+    errno.EPERM: "the kernel refuses Landlock's system calls here (a seccomp filter, such as a container's)",
 }
 
 
@@ -89,7 +89,7 @@ def confine(left_out: Sequence[str | bytes]) -> None:
     """Confine the calling thread, and what it starts from now on: it cannot open files at these absolute
     paths.
 
-    For a link, its target is excluded; a missing path is no error. Raise LandlockError.
+    For a link, its target is excluded; a missing path is not an error. Raise LandlockError.
     """
     rules = _ruleset(left_out)
     try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.process_stat import process_stat
@@ -26,6 +27,9 @@ def file_of(facts: os.stat_result) -> File:
 
 
 _MOST_ANCESTORS = 256
+_MOST_FILES = 512
+"""The most open files of a process that are looked at, the first by number: those of leases are little above
+100 (descriptors.py), and a process of another user may have a million."""
 
 
 def locked_by(pid: int, files: Mapping[File, str], passed_on: bool = False) -> frozenset[File]:
@@ -35,15 +39,24 @@ def locked_by(pid: int, files: Mapping[File, str], passed_on: bool = False) -> f
     """
     names = {path.rpartition("/")[2] for path in files.values()}
     found: set[File] = set()
-    for number in _list(f"/proc/{pid}/fd"):
-        with contextlib.suppress(OSError):
-            # Compare the name first, because a stat of a file on a dead file server would hang.
-            link = os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115 - hundreds of them
-            if link.rpartition("/")[2] in names:
+    for number, path in opened(pid):
+        if path.rpartition("/")[2] in names:
+            with contextlib.suppress(OSError):
                 file = file_of(os.stat(f"/proc/{pid}/fd/{number}"))  # noqa: PTH116
                 if file in files and _has_lock(f"/proc/{pid}/fdinfo/{number}", passed_on):
                     found.add(file)
     return frozenset(found)
+
+
+def opened(pid: int) -> Iterator[tuple[str, str]]:
+    """Yield the numbers and paths of the files that a process of our own user has open (root: of any user).
+
+    Only the path is read: opening a file on a dead file server would hang.
+    """
+    with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
+        for entry in islice(entries, _MOST_FILES):
+            with contextlib.suppress(OSError):
+                yield entry.name, os.readlink(entry.path)  # noqa: PTH115 - hundreds of them
 
 
 def _has_lock(path: str, passed_on: bool) -> bool:

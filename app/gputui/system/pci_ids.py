@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import MIB, printable
 from gputui.system.root import Root
 
 _FILES = ("/usr/share/hwdata/pci.ids", "/usr/share/misc/pci.ids")
-_MOST = 4 * 1024 * 1024
+_MOST = 4 * MIB
 """The most bytes of pci.ids that are read: it had 1.5 MB in 2025."""
 
 

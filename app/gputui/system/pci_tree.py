@@ -49,7 +49,7 @@ def place(
     """Return the place of the device whose folder in sysfs is `real`
     ("/sys/devices/pci0000:00/…/0000:57:00.0").
 
-    None where that is no PCI device, as in a recording without links. `is_own_bridge` returns whether the
+    None where that is not a PCI device, as in a recording without links. `is_own_bridge` returns whether the
     bridge of a folder is part of the card itself. Such bridges, nearest to the device, are left out: every
     card has them, and two cards share none.
     """

@@ -38,3 +38,14 @@ def owner_of(pid: int) -> int | None:
         return os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116 - a Path for each would cost more
     except OSError:
         return None
+
+
+def exists(pid: int) -> bool:
+    """Return whether such a process exists even if /proc is missing or hides it (mounted with hidepid)."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True

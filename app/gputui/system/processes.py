@@ -1,7 +1,8 @@
 """The owner, command and start of the processes whose pids a driver reports.
 
-NVML reports the host's pids. Inside a container they match no process or a wrong one, so nothing is looked up
-there. A process that we may not inspect still has an owner: it is reported as unknown, never as none.
+Most drivers report the host's pids. Inside a container those match no process or a wrong one, so only a
+process that has a GPU open is looked up there. A process that we may not inspect still has an owner: it is
+reported as unknown, never as none.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Collection
+from itertools import islice
 from typing import Any
 
 from gputui.inventory.light_dataclasses import dataclass, field
@@ -19,11 +21,14 @@ from gputui.system.containers import container
 from gputui.system.lock_holders import name_of
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.plain_processes import process_library
-from gputui.system.process_stat import process_stat
+from gputui.system.process_stat import exists, process_stat
 from gputui.system.users import own_name
 
 _MOST_ANCESTORS = 8
 _MOST_CGROUP = 64 * 1024
+_MOST_FILES = 4096
+"""The most open files of a process that are inspected."""
+_GPU_FILES = ("/dev/nvidia", "/dev/dri/", "/dev/kfd", "/dev/accel")
 MOST_COMMAND = 4096
 """The most bytes of a command line that are read: it may have megabytes of arguments, which
 nobody reads here."""
@@ -137,8 +142,11 @@ class ProcessTable:
         return HostUse(None if first else cpu, memory)
 
     def _look_up(self, pid: int) -> Owner:
-        if not self._host_pids:
-            return _FOREIGN
+        try:
+            if not (self._host_pids or _opens_gpu(pid)):
+                return _FOREIGN
+        except OSError:
+            return Owner(note=OWNER_UNKNOWN) if exists(pid) else _FOREIGN
         # Read the start before all else: it reveals later whether the pid was given to
         # another process meanwhile.
         ticks = _start(pid)
@@ -148,7 +156,7 @@ class ProcessTable:
         try:
             return self._look(psutil.Process(pid), ticks)
         except psutil.NoSuchProcess:
-            return Owner(note=OWNER_UNKNOWN if _exists(pid) else ENDED)
+            return Owner(note=OWNER_UNKNOWN if exists(pid) else ENDED)
 
     def forget_all_but(self, pids: set[int]) -> None:
         """Drop the facts about processes that no device runs any more."""
@@ -240,12 +248,13 @@ def _container(pid: int) -> str | None:
         return None
 
 
-def _exists(pid: int) -> bool:
-    """Return whether such a process exists even if /proc hides it (mounted with hidepid)."""
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except OSError:
-        return False
-    return True
+def _opens_gpu(pid: int) -> bool:
+    """Return whether a process of this pid namespace has a GPU open. Raise OSError.
+
+    NVIDIA's driver knows pid namespaces since 535.113 (os_find_ns_pid): it lists the pids of ours, and none
+    outside it. Of an older driver, a pid of the host can be that of any process here, but hardly that of a
+    process that uses a GPU as well.
+    """
+    with os.scandir(f"/proc/{pid}/fd") as entries:
+        files = (os.readlink(each) for each in islice(entries, _MOST_FILES))  # noqa: PTH115
+        return any(file.startswith(_GPU_FILES) for file in files)

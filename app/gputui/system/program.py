@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable
 
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import MIB, printable
 from gputui.system.root import Root
 
 DEADLINE = 5.0
@@ -19,7 +19,7 @@ DEADLINE = 5.0
 PAUSE = 60.0
 """Seconds for which a program is not run after it missed its deadline."""
 
-MOST_OUTPUT = 4 * 1024 * 1024
+MOST_OUTPUT = 4 * MIB
 
 
 class Program:

@@ -107,7 +107,7 @@ class Root:
         return None if text is None else whole(text, base)
 
     def names(self, path: str) -> list[str]:
-        """Return the entries of a folder in no order; [] where it is no folder or cannot be read."""
+        """Return the entries of a folder in no order; [] where it is not a folder or cannot be read."""
         where = self._inside(path)
         if where is None:
             return []
@@ -158,13 +158,18 @@ class Root:
             return None
 
     def program(self, name: str) -> str | None:
-        """Return the path of a vendor's program: for a folder, only from its `bin`."""
+        """Return the path of a vendor's program: for a folder, only from its `bin`, and only where no other
+        user could have put it there."""
         if self.here:
             import shutil
 
             return shutil.which(name)
         where = self._inside(f"/bin/{name}")
-        return where if where is not None and os.access(where, os.X_OK) else None
+        if where is None or not os.access(where, os.X_OK):
+            return None
+        from gputui.system.trust import who_can_change
+
+        return where if who_can_change(where) is None else None
 
     def _inside(self, path: str) -> str | None:
         """Return the local path; None where links lead out of the folder, or form a loop."""

@@ -6,21 +6,28 @@ import contextlib
 import os
 import pwd
 from bisect import bisect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
+from gputui.inventory.formatting import MIB
+
 _SUBORDINATE = "/etc/subuid"
-_MOST_BYTES = 2**20
-_NONE = 0, 0, b""
+_MOST_BYTES = MIB
+_Range = tuple[int, int, bytes]
+"""The first of some uids, the end of them, and the user whose containers have them; b"" for several users."""
 
 
 @lru_cache(maxsize=1024)
 def user_name(uid: int) -> str:
-    """Return the name of a user; the number where this system (a container) has no name."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
+    """Return the name of a user; the number where this system (a container) has no name.
+
+    A user of somebody's container is not looked up: there may be hundreds, and a directory service takes
+    milliseconds for each. (A container may give all its own uids below 65,536 to containers.)
+    """
+    with contextlib.suppress(KeyError):
+        if uid < 65_536 or _range_of(uid, _ranges(_SUBORDINATE, _stamp(_SUBORDINATE))) is None:
+            return pwd.getpwuid(uid).pw_name
+    return str(uid)
 
 
 def own_name() -> str:
@@ -38,30 +45,50 @@ class Persons:
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
-        self._ranges: list[tuple[int, int, bytes]] | None = None
+        self._ranges: tuple[_Range, ...] | None = None
 
     def of(self, uid: int) -> int:
         """Return the person's own uid."""
         if uid not in self._known:
             if self._ranges is None:
-                self._ranges = _united(_subordinates())
-            first, end, owner = self._ranges[bisect(self._ranges, (uid + 1,)) - 1] if self._ranges else _NONE
-            self._known[uid] = _number(owner, first) if first <= uid < end else uid
+                self._ranges = _ranges(_SUBORDINATE, _stamp(_SUBORDINATE))
+            found = _range_of(uid, self._ranges)
+            self._known[uid] = uid if found is None else _number(found[2], found[0])
         return self._known[uid]
 
 
-def _subordinates() -> Iterator[tuple[int, int, bytes]]:
+def _range_of(uid: int, ranges: Sequence[_Range]) -> _Range | None:
+    """Return the range that has a uid; None where it is nobody's."""
+    place = bisect(ranges, (uid + 1,)) - 1
+    return ranges[place] if place >= 0 and uid < ranges[place][1] else None
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    """What changes with a file; None where it is missing."""
+    with contextlib.suppress(OSError):
+        facts = os.stat(path)  # noqa: PTH116 - every second
+        return facts.st_ino, facts.st_size, facts.st_mtime_ns
+    return None
+
+
+@lru_cache(maxsize=1)
+def _ranges(path: str, _stamp: object) -> tuple[_Range, ...]:
+    # A screen and a waiter ask each second, and the file can have thousands of lines.
+    return tuple(_united(_subordinates(path)))
+
+
+def _subordinates(path: str) -> Iterator[_Range]:
     """Yield the ranges that /etc/subuid gives to users: first number, end, and the user's name or number."""
-    with contextlib.suppress(OSError), open(_SUBORDINATE, "rb") as stream:  # noqa: PTH123
+    with contextlib.suppress(OSError), open(path, "rb") as stream:  # noqa: PTH123
         for line in stream.read(_MOST_BYTES).splitlines():
             with contextlib.suppress(ValueError):
                 name, first, count = line.split(b":")
                 yield int(first), int(first) + int(count), name
 
 
-def _united(ranges: Iterable[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
+def _united(ranges: Iterable[_Range]) -> list[_Range]:
     """The ranges in order; those that overlap are one, which is nobody's unless all are of one owner."""
-    found: list[tuple[int, int, bytes]] = []
+    found: list[_Range] = []
     for first, end, owner in sorted(ranges):
         if found and first < found[-1][1]:
             before, until, whose = found.pop()

@@ -1,25 +1,48 @@
-"""Keeper: the file in the state folder that passes the past from one run of the screen to the next.
+"""Keeper: the files in the state folder: the last hours, for the next run, and the usage of each day.
 
-There is one file for each machine, as home folders are shared between machines. Of several runs, the one that
-has the lock writes. Nothing fails where there can be no file.
+They are kept for each machine, as home folders are shared between machines. Of several runs, the one that has
+the lock writes. Nothing fails where there can be no file.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from math import inf
 from pathlib import Path
 
-from gputui.system.files import NoHomeError, open_own, private_folder, state_folder, take_lock, write_private
+from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.snapshot import Snapshot
+from gputui.system.files import (
+    NoHomeError,
+    open_own,
+    private_folder,
+    read_own,
+    state_folder,
+    take_lock,
+    write_private,
+)
 from gputui.timeline import ring_file
-from gputui.timeline.store import Store
+from gputui.timeline.store import Store, Timelines
+from gputui.timeline.usage import (
+    DAMAGED,
+    DamagedDayError,
+    Day,
+    Meter,
+    file_of,
+    folder_of,
+    host_name,
+    read_day,
+)
 
 _OF_NO_USE = 86_400.0
 """Seconds after which a file without writes is removed: a container leaves one file for each of its names."""
+_DAYS_KEPT = 400
+_UP_TO_NOW = 120.0
+"""Seconds since the last kept minute within which a program keeps the past now."""
 
 
 class Keeper:
@@ -31,6 +54,7 @@ class Keeper:
 
     def __init__(self, environ: Mapping[str, str], clock: Callable[[], float] = time.time) -> None:
         self._environ, self._clock = environ, clock
+        self._meter = Meter()
         self._read = False
         self._minute: int | None = None
         self._lock: int | None = None
@@ -44,26 +68,38 @@ class Keeper:
         """
         store = Store()
         with contextlib.suppress(OSError, NoHomeError, ring_file.DamagedError):
-            handle = open_own(self._file())
-            try:
-                with os.fdopen(handle, "rb", closefd=False) as stream:
-                    store = ring_file.read(stream.read(ring_file.LARGEST + 1), int(self._clock() // 60))
-            finally:
-                os.close(handle)
+            store = ring_file.read(read_own(self._file(), ring_file.LARGEST + 1), int(self._clock() // 60))
         self._read = True
         return store
 
-    def keep(self, store: Store, now: float) -> None:
-        """Note the time `now`: when a minute has ended, write it on a separate thread."""
-        minute, before = int(now // 60), self._minute
+    def keep(self, store: Store, snapshot: Snapshot) -> None:
+        """Note a reading: when a minute has ended, write it on a separate thread."""
+        minute, before = int(snapshot.time // 60), self._minute
         if before is None or minute < before:
             self._minute = minute
         elif minute > before and self._read and not (self._writing and self._writing.is_alive()):
             self._minute = minute
             self._writing = threading.Thread(
-                target=self._write, args=(store, before, minute), name="gputui: keep the past", daemon=True
+                target=self._write,
+                args=(store, before, minute, self._meter.take()),
+                name="gputui: keep the past",
+                daemon=True,
             )
             self._writing.start()
+        self._meter.add(snapshot)
+
+    def note(self, read: Callable[[], Snapshot]) -> None:
+        """Add one reading to the usage, for a call that ends at once; none while another run reads. Raise
+        OSError and NoHomeError."""
+        file = self._file()
+        private_folder(file.parent)
+        if self._has_lock(file):
+            try:
+                meter = Meter(self._day(self._clock())[1])
+                meter.add(read())
+                self._keep_day(meter.take())
+            finally:
+                self.close()
 
     def join(self, patience: float) -> None:
         """Wait until a write in progress has finished."""
@@ -77,16 +113,16 @@ class Keeper:
             self._lock = None
 
     def _file(self) -> Path:
-        # Windows has no uname(2), and no locks of this kind either.
-        host = re.sub(r"[^A-Za-z0-9.-]", "_", os.uname().nodename)[:64] if hasattr(os, "uname") else "host"
-        return state_folder(self._environ) / f"timeline-{host}.ring"
+        return state_folder(self._environ) / f"timeline-{host_name()}.ring"
 
-    def _write(self, store: Store, start: int, end: int) -> None:
-        """Write the minutes from `start` to before `end`: they no longer change while they are read."""
+    def _write(self, store: Store, start: int, end: int, day: Day) -> None:
+        """Write the minutes from `start` to before `end`: they no longer change while they are read. Add
+        `day` to the usage of its day."""
         try:
             file = self._file()
             private_folder(file.parent)
             if self._has_lock(file):
+                self._keep_day(day)
                 _write(file, store, max(start, end - ring_file.MINUTES), end)
             self.problem = None
         except KeyError:
@@ -94,11 +130,50 @@ class Keeper:
         except (OSError, NoHomeError, ImportError) as error:
             self.problem = (error.strerror if isinstance(error, OSError) else "") or str(error)
 
+    def _day(self, moment: float) -> tuple[Path, Day]:
+        """Return the file of a day, and the usage in it: a damaged one is put aside. Raise OSError."""
+        folder = folder_of(state_folder(self._environ))
+        private_folder(folder)
+        file = file_of(folder, moment)
+        try:
+            return file, read_day(file)
+        except DamagedDayError:
+            file.replace(file.with_suffix(DAMAGED))
+            return file, Day()
+
+    def _keep_day(self, day: Day) -> None:
+        """Add to the usage of a day, except what another run has added before. Raise OSError."""
+        if not day.until:
+            return
+        file, kept = self._day(day.until)
+        if day.since < kept.until - 1:
+            return
+        if not kept.until:
+            # (Damaged ones, too.)
+            for old in sorted(file.parent.glob("[0-9]*"))[:-_DAYS_KEPT]:
+                old.unlink()
+        kept.add(day)
+        write_private(file, kept.text())
+
     def _has_lock(self, file: Path) -> bool:
         """Return whether this run is the one that writes: it becomes so once no other run writes."""
         if self._lock is None:
             self._lock = take_lock(file.with_name(f".{file.stem}.lock"))
         return self._lock is not None
+
+
+def with_kept_past(snapshot: Snapshot, environ: Mapping[str, str]) -> Snapshot:
+    """The snapshot with since when its devices at 0 % have been so, where their past is kept up to now."""
+    store, devices = Keeper(environ, lambda: snapshot.time).read(), []
+    for device in snapshot.devices:
+        past = store.devices.get(device.key)
+        until = 0.0 if past is None else 60.0 * (past.newest + 1)
+        # The present minute is kept at its end.
+        if device.utilization == 0 and snapshot.time - until < _UP_TO_NOW:
+            since = Timelines(store, until).unused_since(device.key, until, 0.0, inf)
+            device = replace(device, idle_since=since)
+        devices.append(device)
+    return replace(snapshot, devices=tuple(devices))
 
 
 def _write(file: Path, store: Store, start: int, end: int) -> None:

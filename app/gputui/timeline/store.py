@@ -5,13 +5,13 @@ A device takes 33 KiB (72 devices: 2.4 MiB); a figure that a device never has ta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import ceil, floor, nan
 from typing import Literal
 
 from gputui.inventory.device import Device
-from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.snapshot import Snapshot
 from gputui.timeline.ring import Ring
 
@@ -115,21 +115,8 @@ class Store:
 
     def after(self, snapshot: Snapshot, pace: float) -> Timelines:
         """Return the timelines after one more snapshot."""
-        self.add(snapshot.time, map(_with_memory(snapshot), snapshot.devices), pace)
+        self.add(snapshot.time, map(snapshot.with_memory, snapshot.devices), pace)
         return Timelines(self, snapshot.time, self.adopted)
-
-
-def _with_memory(snapshot: Snapshot) -> Callable[[Device], Device]:
-    """Return a function that sets a device's memory to what the snapshot shows: for unified
-    memory, the host's."""
-
-    def shown(device: Device) -> Device:
-        if not device.unified:
-            return device
-        used, total = snapshot.memory(device)
-        return replace(device, memory_used=used, memory_total=total)
-
-    return shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ class Action:
     id       the name of the handler in `screens/main.py`, and of the action in a keymap
     keys     Textual's key names, separated by commas; "": the palette only, unless the user gives it a key
     title    the title in the palette and the help; `about` adds details
-    hint     a word for the key line (`views/keys.py` decides when it is shown)
+    hint     a word for the line of keys
     shown    the keys as displayed unless the keymap gives others; "": the first key
     also     further search words for the palette
     word     what the screen and the documentation name to type for it in the palette; "": the id
@@ -114,7 +114,7 @@ ACTIONS: tuple[Action, ...] = (
         hint="order",
         also="sort rank",
     ),
-    _select("cpu", "", "Use the CPU only", f"run with {_NONE}; the command sees no GPU", hint="CPU only"),
+    _select("cpu", "", "Use the CPU only", f"run with {_NONE}; the command sees no GPU"),
     _select(
         "command",
         "",
@@ -123,10 +123,12 @@ ACTIONS: tuple[Action, ...] = (
         also="read intent",
         word="asked",
     ),
-    _select("down", "down,j", "Move the cursor down", shown="↓ j"),
-    _select("up", "up,k", "Move the cursor up", shown="↑ k"),
-    _select("first", "home,g", "Move to the first device", shown="g"),
-    _select("last", "end,G", "Move to the last device", shown="G"),
+    _select("down", "down,j", "Move the cursor down"),
+    _select("up", "up,k", "Move the cursor up"),
+    _select("first", "home,g", "Move to the first device"),
+    _select("last", "end,G", "Move to the last device"),
+    _select("page_down", "pagedown", "Move a page down"),
+    _select("page_up", "pageup", "Move a page up"),
     _launch(
         "launch",
         "enter",
@@ -135,14 +137,13 @@ ACTIONS: tuple[Action, ...] = (
         hint="run",
         also="start",
     ),
-    _launch("edit", "e", "Edit the command", "with quotes as in a shell", hint="command", also="type script"),
+    _launch("edit", "e", "Edit the command", "with quotes as in a shell", hint="edit", also="type script"),
     _launch("copy", "y", "Copy the launch line", "to the clipboard, also over SSH and in tmux", hint="copy"),
     _launch(
         "detach",
         "",
         "Run the command as a job",
         "it keeps running after the screen, terminal or connection is closed",
-        hint="detach",
         also="background nohup start",
     ),
     _launch(
@@ -150,7 +151,6 @@ ACTIONS: tuple[Action, ...] = (
         "",
         "Run the command and come back",
         "the screen returns when it ends; Ctrl-C stops the command only",
-        hint="run & return",
         word="come back",
         also="start",
     ),
@@ -159,14 +159,12 @@ ACTIONS: tuple[Action, ...] = (
         "",
         "Change the launcher",
         "python, torchrun, accelerate, deepspeed, mpirun: how the command is started",
-        hint="launcher",
     ),
     _launch(
         "launch_page",
         "",
         "Show the launch page",
         "launcher, processes, variables, directory, Python; recent and saved launches",
-        hint="launch page",
         also="options environment nodes recent saved",
         page=True,
     ),
@@ -174,14 +172,14 @@ ACTIONS: tuple[Action, ...] = (
         "export",
         "",
         "Export the launch",
-        "for fish, PowerShell, .env, docker, sbatch, accelerate, VS Code, JSON: copy or save",
+        "for fish, PowerShell, .env, docker, Compose, Slurm, Kubernetes, VS Code …: copy or save",
+        also="sbatch ray accelerate json",
     ),
     _launch(
         "check",
         "",
         "Verify what the command will see",
         f"its own Python reports which GPU is {_FIRST}, {_SECOND}, …",
-        hint="verify",
         also="check bandwidth measure prove",
         word="verify",
     ),
@@ -190,7 +188,6 @@ ACTIONS: tuple[Action, ...] = (
         "",
         "Plan: how many devices, and how",
         "does the model fit, with which parallelism; writes its files",
-        hint="plan",
         also="memory parallelism fsdp ddp zero deepspeed tensor pipeline batch lora model estimate",
         page=True,
     ),
@@ -206,7 +203,7 @@ ACTIONS: tuple[Action, ...] = (
         "w",
         "Wait in line for devices",
         "first come, first served; when they are free, the command runs in the background",
-        hint="wait in line",
+        hint="wait",
         also="queue",
     ),
     _wait(
@@ -257,8 +254,15 @@ ACTIONS: tuple[Action, ...] = (
         "",
         "Show the people",
         "who uses which devices, for how long, and who is idle",
-        hint="people",
         also="users",
+        page=True,
+    ),
+    _look(
+        "usage",
+        "",
+        "Show the usage",
+        "GPU-hours and energy of the last days, by person and by day",
+        also="hours energy accounting",
         page=True,
     ),
     _look(
@@ -266,7 +270,6 @@ ACTIONS: tuple[Action, ...] = (
         "right",
         "Show the device page",
         "load, power, temperature, clocks, links, errors, processes",
-        hint="details",
         also="memory watts xid ecc details",
     ),
     _look(
@@ -277,13 +280,12 @@ ACTIONS: tuple[Action, ...] = (
         also="history charts graphs past",
         page=True,
     ),
-    _look("filter", "", "Filter the devices", "free, busy, a user, part of a name", also="search find"),
+    _look("filter", "slash", "Filter the devices", "free, busy, a user, part of a name", also="search find"),
     _look(
         "messages",
         "",
         "Show recent messages",
         "with their times",
-        hint="messages",
         also="log notifications errors warnings",
         page=True,
     ),
@@ -316,7 +318,6 @@ ACTIONS: tuple[Action, ...] = (
         "",
         "Hide and show panels",
         "processes, timelines, links, …; saved in the settings",
-        hint="panels",
         page=True,
     ),
     _settings(
@@ -337,8 +338,8 @@ ACTIONS: tuple[Action, ...] = (
     _settings(
         "palette",
         "colon,ctrl+p",
-        "Do anything else, by its words",
-        "type a word of it: sort, theme, docker, history, queue",
+        "Do anything else, by name",
+        "type a word: sort, theme, docker, history, queue",
         hint="more",
         also="search actions commands",
     ),
@@ -346,8 +347,21 @@ ACTIONS: tuple[Action, ...] = (
     _settings("quit", "q", "Quit", "without starting anything", hint="quit", also="exit close"),
 )
 
-START = ("select", "best", "later", "edit", "launch", "wait", "jobs", "copy", "processes", "palette")
-"""The actions of a first minute, in their order: the help begins with them."""
+DOZEN = (
+    "select",
+    "best",
+    "launch",
+    "wait",
+    "copy",
+    "edit",
+    "jobs",
+    "later",
+    "processes",
+    "topology",
+    "quit",
+    "clear",
+)
+"""The actions that the line of keys names, the most used first. The help begins with the first ones."""
 
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
 

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
-from gputui.choosing.idleness import idle_seconds, is_long, unused_by
+from gputui.choosing.idleness import idle_seconds
 from gputui.choosing.links import permuted_behind_switches
 from gputui.choosing.named_devices import keys_named
 from gputui.choosing.own_jobs import own_job_on
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
 from gputui.choosing.state_times import Watch, with_cooling
-from gputui.choosing.verdict import UsedBy, Verdict, verdicts
+from gputui.choosing.verdict import Verdict, verdicts, with_idle
 from gputui.choosing.verdict_text import in_use_by, reason, refusal, state_and_brief, state_and_reason
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import gpus, short_name
+from gputui.inventory.formatting import devices_text, gpus, printable, short_name
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.tui.actions import key_of
+from gputui.tui.cycle import following
 from gputui.tui.device_rows import NOISY, listed
 from gputui.vendors.registry import (
     inherited,
@@ -52,6 +53,10 @@ if TYPE_CHECKING:
     from gputui.timeline.store import Timelines
 
 
+Result = TypeVar("Result")
+
+NO_DEVICES = "no devices in this box: gputui doctor says what is missing, :nodes shows other boxes"
+
 _NOT_READ = Snapshot(Host(), 0.0, ())
 
 
@@ -76,14 +81,17 @@ class Suggestion:
         return (*self.kept, *(key for key in keys if key not in self.kept))
 
     @property
+    def why(self) -> str:
+        """Why this set was chosen. Its weakest link is told with the selection."""
+        parts = self.alternatives[self.index].reason.split("; ")
+        told = [part for part in parts if not part.startswith("weakest link")]
+        return "; ".join(told) or "no known difference"
+
+    @property
     def reason(self) -> str:
-        """Why this set was chosen, and how many others there are."""
-        number = (
-            f"{self.index + 1} of {len(self.alternatives)} (:next set): "
-            if len(self.alternatives) > 1
-            else ""
-        )
-        return f"{number}{self.alternatives[self.index].reason or 'no known difference'}"
+        """The same, and how many others there are."""
+        count = len(self.alternatives)
+        return f"{self.index + 1} of {count} (:next set): {self.why}" if count > 1 else self.why
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +131,6 @@ class AppState:
     timelines               how the devices were used over the last hours, None before the first reading
     measured                GB/s from one device to another, by their keys, where it has been measured
     always_warns            whether `warnings` are also shown without a command
-    has_nodes               whether there are other nodes to show: boxes in the settings, Slurm, or a demo's
     """
 
     environ: Mapping[str, str]
@@ -149,7 +156,6 @@ class AppState:
     short_of: int | None = None
     listed_before: tuple[str, ...] = ()
     always_warns: bool = False
-    has_nodes: bool = False
 
     # A new reading
 
@@ -207,12 +213,23 @@ class AppState:
         keys = [device.key for device in self.rows]
         if self.cursor in keys or self.cursor in self.selection:
             return self
-        if self.cursor is None and self.label and keys:
-            # A demo begins with a device that the first key can take.
+        if self.cursor is None and keys:
+            # The first key then takes a device that is free.
             return replace(self, cursor=next((key for key in keys if self.verdicts[key].free), keys[0]))
         place = self.box.position.get(self.cursor or "", 0)
         following = (key for key in keys if self.box.position[key] >= place)
         return replace(self, cursor=next(following, keys[-1] if keys else None))
+
+    def once(self, view: Callable[[AppState], Result]) -> Result:
+        """The result of a pure function of this app state, which is called the first time only."""
+        found = self._seen.get(view)
+        if found is None:
+            found = self._seen[view] = view(self)
+        return found
+
+    @cached_property
+    def _seen(self) -> dict[object, Any]:
+        return {}
 
     # The devices
 
@@ -224,8 +241,9 @@ class AppState:
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:
         """The verdict on every device, by key, over the window of readings: a device that has just become
-        free is not free yet."""
-        return with_cooling(self.verdicts_now, self.watch, self.box.time, self.rules.window)
+        free is not free yet, and one that its user has long not used is idle."""
+        found = with_cooling(self.verdicts_now, self.watch, self.box.time, self.rules.window)
+        return with_idle(found, self.box, self.idle, self.rules.idle)
 
     @cached_property
     def unclaimed_uses(self) -> tuple[ClaimedUse, ...]:
@@ -257,17 +275,9 @@ class AppState:
 
     @property
     def is_full(self) -> bool:
-        """Whether no device is free."""
-        return not any(verdict.free for verdict in self.verdicts.values())
-
-    def idle_for(self, key: str) -> float | None:
-        """For how long the user of a device has had it without using it; None where that is not long, or not
-        known."""
-        cause = self.verdicts[key].cause
-        if not isinstance(cause, UsedBy):
-            return None
-        unused = unused_by(cause.processes[0].user, self.box.by_key[key], self.idle.get(key), self.box)
-        return unused if is_long(unused, self.rules.idle) else None
+        """Whether no device is free, and some that can be read may become free."""
+        states = {verdict.state for verdict in self.verdicts.values()}
+        return "free" not in states and bool(states - {"unknown", "lost"})
 
     @cached_property
     def limits(self) -> Inherited | None:
@@ -440,15 +450,18 @@ class AppState:
         grouping: Grouping = ALL_REDUCE,
         kept: tuple[str, ...] = (),
         order: Order = "best",
+        **limits: Any,
     ) -> tuple[AppState, str]:
-        """Select the best `count` devices for the grouping, in that order; the keys `kept` are included."""
+        """Select the best `count` devices for the grouping, in that order; the keys `kept` are included.
+        `limits` are further constraints."""
         from gputui.choosing.pick import pick
 
         if self.snapshot is None:
             return self, "no reading yet"
         if self.limits and self.limits.unknown:
             return self, f"it is unknown which devices {self.limits.words} means: select them by hand"
-        constraints = replace(self.constraints(self.snapshot, count, kept), grouping=grouping, order=order)
+        constraints = self.constraints(self.snapshot, count, kept)
+        constraints = replace(constraints, grouping=grouping, order=order, **limits)
         if count > 1 and any(self.snapshot.by_key[key].parent for key in kept):
             return self, "a MIG instance is selected: a process can use only one, and no GPU with it"
         picked = pick(self.snapshot, self.verdicts, constraints)
@@ -607,11 +620,10 @@ class AppState:
             # Other devices or another order; of more selected devices, some would be claimed for nothing.
             if self.vendor.visibility.names_in_order(devices.listed, self.selected):
                 return None
-            return f"{devices.words} within the command overrides the selected devices"
+            return f"{devices.words} in the command overrides the selected devices"
         if count is None or not count.firm or not self.selected or count.number == len(self.selected):
             return None
-        number = len(self.selected)
-        return f"the command asks for {count.words}, but {number} device{'s' if number > 1 else ''}"
+        return f"the command asks for {count.words}, but {devices_text(len(self.selected))}"
 
     # The order of the selected devices
 
@@ -677,17 +689,18 @@ class AppState:
     def _composed(self) -> Launch:
         if not self.selection.decided:
             return Launch(self.options.command, tuple(self.options.additions), self.options.directory)
-        return self.composed(self.selected)
-
-    def composed(self, devices: Sequence[Device], intent: Intent | None = None) -> Launch:
-        """The launch on these devices; `intent` is that of the command, None where it has not been read."""
         # The first frame usually needs no launch, and launchers take 15 ms to import.
         from gputui.choosing.links import weakest
         from gputui.launching.compose import compose
 
         link = weakest(self.box, self.selected)
         options, host = self.options, self.host_environment
-        return compose(devices, options, self.environ, host, self.vendors, intent, link=link)
+        return compose(self.selected, options, self.environ, host, self.vendors, link=link)
+
+    @property
+    def demo(self) -> str | None:
+        """The name of the demo box that is shown, None for any other box."""
+        return self.label.removeprefix("demo ") if self.label.startswith("demo ") else None
 
     @property
     def is_example(self) -> bool:
@@ -701,13 +714,17 @@ class AppState:
 
         return launcher_of(self.options).name
 
+    @property
+    def starter(self) -> str:
+        """The program that starts: the launcher, or the command's own program where there is no launcher."""
+        plain = self.launcher == "python"
+        return printable(self.options.command[0].rsplit("/", 1)[-1]) if plain else self.launcher
+
     def next_launcher(self) -> AppState:
         """Switch to the next launcher in the list."""
         from gputui.launching.launchers import LAUNCHERS
 
-        names = list(LAUNCHERS)
-        following = names[(names.index(self.launcher) + 1) % len(names)]
-        return replace(self, options=replace(self.options, launcher=following))
+        return replace(self, options=replace(self.options, launcher=following(LAUNCHERS, self.launcher)))
 
     def other_ids(self) -> AppState:
         """Name devices by UUID instead of by index, or the reverse."""
@@ -716,7 +733,12 @@ class AppState:
 
     def not_of_this_machine(self, what: str) -> str:
         """The message where devices, processes or jobs (`what`) belong to a demo or a recording."""
-        return f"not this machine's {what} ({self.label})"
+        return f"these {what} are not this machine's ({self.label})"
+
+    @property
+    def starts_elsewhere(self) -> str:
+        """The warning that a launch on the devices of a demo or a recording starts here."""
+        return f"the command would start on this machine, not on {self.label}"
 
     @property
     def order_warning(self) -> str | None:
@@ -761,5 +783,5 @@ class AppState:
         if self.selected and self.limits and self.limits.unknown:
             found.append(self.limits.unknown)
         if self.label and self.options.command and self.selection.decided and not self.is_example:
-            found.append(f"{self.not_of_this_machine('devices')}: the command would start on this machine")
+            found.append(self.starts_elsewhere)
         return tuple(found)

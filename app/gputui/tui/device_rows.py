@@ -14,8 +14,11 @@ from gputui.inventory.snapshot import Snapshot
 if TYPE_CHECKING:
     from gputui.inventory.job import Job
 
-SORTS: tuple[str | None, ...] = (None, "utilization", "memory", "temperature", "state", "user")
-"""The values of `ScreenSettings.sort`, in the order in which a key cycles; None: the box's order."""
+SORTS = ("utilization", "memory", "temperature", "state", "user")
+"""The values of `ScreenSettings.sort` besides None, the box's order."""
+
+UNSORTED = "index"
+"""What the screen calls the box's order."""
 
 RISING = ("state", "user")
 """Sorts in rising order: free devices and the letter A come first. The others begin with the most."""
@@ -122,6 +125,6 @@ _MEASURES: dict[str, Callable[[Device, Verdict], Any]] = {
     "utilization": lambda device, verdict: _falling(device.utilization),
     "memory": lambda device, verdict: _falling(_memory_share(device)),
     "temperature": lambda device, verdict: _falling(device.temperature),
-    "state": lambda device, verdict: _STATES.index(verdict.state),
+    "state": lambda device, verdict: _STATES.index(verdict.shown),
     "user": lambda device, verdict: (user_of(device, verdict) is None, user_of(device, verdict) or ""),
 }

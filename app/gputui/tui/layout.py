@@ -12,7 +12,7 @@ WIDE = 120
 """Cells from which there are two columns: the table with what is below it, and the other panels."""
 
 VERY_WIDE = 180
-"""Cells from which the panel that grows below the table, the timelines, is below both columns."""
+"""Cells from which the timelines are below both columns, and the processes below the table."""
 
 _SHORT = 13
 """Lines below which the selection and the launch line have no rules."""
@@ -127,11 +127,6 @@ def side_width(width: int) -> int:
     return width if width < WIDE else width - _left_width(width) - 1
 
 
-def column_of_device(width: int) -> int:
-    """Cells of the column with the panel of the device at the cursor."""
-    return _left_width(width) if width >= VERY_WIDE else side_width(width)
-
-
 def _left_width(width: int) -> int:
     return width * 62 // 100
 
@@ -165,20 +160,19 @@ def lay_out(
     if not side:
         return layout(Column(width, share(left_over, beneath)))
     left_width, right_width = _left_width(width), side_width(width)
-    growing = [part for part in beneath if part.grows]
-    if width >= VERY_WIDE and growing:
-        spare = [part for part in side if part.spare]
-        under, others = _balanced(table, [part for part in side if not part.spare])
-        lines = max(table + _wanted(under), _wanted(others))
-        if lines + growing[0].size.wants <= room:
-            lines = max(lines, min(table + _wanted(under) + _wanted(spare), room - growing[0].size.wants))
-        # Charts that are higher than that show nothing more: the spare lines are left blank above them.
-        lines = max(lines, room - (growing[0].size.most or room))
-        under += spare
-        top = max(table, min(lines, room - growing[0].size.wants))
+    if width >= VERY_WIDE and beneath:
+        # Below the table, the commands of the processes have the most room.
+        under = [part for part in side if part.grows and not part.spare]
+        others = [part for part in side if not part.grows]
+        shorter = under if table + _wanted(under) <= _wanted(others) else others
+        shorter += [part for part in side if part.spare]
+        charts, lines = beneath[0].size, max(table + _wanted(under), _wanted(others))
+        # Charts that are higher than `most` show nothing more.
+        least = min(table + _wanted(under[:1]), (table + room) // 2)
+        top = max(least, room - (charts.most or room), min(lines, room - charts.wants))
         if before is not None and before.beside is not None and before.bottom is not None:
             top = max(top, before.beside.lines)
-        top = min(top, room - growing[0].size.least)
+        top = min(top, room - charts.least)
         if top >= table:
             return layout(
                 Column(left_width, share(top - table, under, kept)),
@@ -191,23 +185,6 @@ def lay_out(
 
 def _wanted(parts: Sequence[Part]) -> int:
     return sum(max(part.size.least, part.size.wants) for part in parts)
-
-
-def _balanced(table: int, side: Sequence[Part]) -> tuple[list[Part], list[Part]]:
-    """The panels under the table, and those beside it: the last panels that do not grow go under it where
-    both columns together then need fewer lines."""
-    fixed = [part for part in side if not part.grows]
-
-    def divided(count: int) -> tuple[list[Part], list[Part]]:
-        under = fixed[len(fixed) - count :]
-        return under, [part for part in side if part not in under]
-
-    def lines(count: int) -> tuple[int, int]:
-        under, others = divided(count)
-        # Of equal divisions, the one with more beside the table wins: a log there has more to show.
-        return max(table + _wanted(under), _wanted(others)), -count
-
-    return divided(min(range(len(fixed) + 1), key=lines))
 
 
 def _in_one_column(room: int, parts: Sequence[Part], kept: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
@@ -252,8 +229,8 @@ def share(
     left = half + _give(left - half, heights, {p.name: p.size.wants for p in shown if not p.grows})
     left = _give(left, heights, {part.name: part.size.wants for part in growing})
     left = _give(left, heights, {part.name: part.size.most for part in shown})
-    if growing:
-        heights[growing[-1].name] += left
+    if shown:
+        heights[(growing or shown)[-1].name] += left
     return _lasting(room, sorted(shown, key=lambda part: part.grows), heights, kept or {})
 
 

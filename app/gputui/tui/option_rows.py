@@ -14,6 +14,7 @@ from gputui.launching.compose import launcher_of
 from gputui.launching.environment_hints import hints
 from gputui.launching.launch_options import AUTO, OptionError, table, with_home, with_value
 from gputui.tui.app_state import AppState
+from gputui.tui.cycle import following
 
 Kind = Literal["choice", "switch", "text"]
 
@@ -34,7 +35,7 @@ class Row:
     typed   the initial text of the row's editor
     section the heading that it stands below, "" for none
     box     whether it is a line with a check box: a variable, a column, a panel
-    next    the choice that space selects
+    choices what space selects, one after the other
     """
 
     id: str
@@ -46,12 +47,12 @@ class Row:
     typed: str = ""
     section: str = ""
     box: bool = False
-    next: str | None = None
+    choices: Sequence[str] = ()
 
     @property
     def pressed(self) -> str | bool | None:
         """The value after space: the next choice, or the switch turned."""
-        return self.next if self.kind == "choice" else not self.given
+        return following(self.choices, self.value) if self.kind == "choice" else not self.given
 
 
 def rows(app_state: AppState) -> tuple[Row, ...]:
@@ -65,7 +66,7 @@ def _settings(app_state: AppState) -> list[Row]:
     name, count = launcher_of(options).name, max(1, len(app_state.selected))
     in_force = {"launcher": name, "started": count, "processes": "one per device"}
     if name == "python":
-        in_force |= {"started": 1, "processes": "one process; torchrun starts one per device"}
+        in_force |= {"started": 1, "processes": "torchrun starts one per device"}
     found = []
     for option, each in table().items():
         if not each.applies(options):
@@ -77,30 +78,23 @@ def _settings(app_state: AppState) -> list[Row]:
         kind = each.kind if each.kind in ("choice", "switch") else "text"
         typed = str(value) if given and kind == "text" else ""
         choices = [choice for choice in each.choices() if choice != AUTO]
-        after = following(choices, shown) if choices else None
-        found.append(Row(option, each.label, shown, about, kind, given, typed, next=after))
+        found.append(Row(option, each.label, shown, about, kind, given, typed, choices=choices))
     return found
 
 
 def _variables(app_state: AppState) -> list[Row]:
     """A row for each variable that is set or offered, and one row to add another."""
     given = dict(app_state.options.additions)
-    hinted = hints(app_state.snapshot, app_state.selected)
-    abouts = {offer.name: offer.about for offer in hinted}
-    own = [name for name in given if name not in abouts]
-    found = [
-        Row(
-            f"env {name}", name, given.get(name, value), abouts.get(name, "yours"), "switch",
-            name in given, given.get(name, value), ENVIRONMENT, True,
+    offered = {hint.name: hint for hint in hints(app_state.snapshot, app_state.selected)}
+    found = []
+    for name in (*(name for name in given if name not in offered), *offered):
+        hint = offered.get(name)
+        value, about = (hint.value, hint.about) if hint is not None else ("", "yours")
+        value = given.get(name, value)
+        found.append(
+            Row(f"env {name}", name, value, about, "switch", name in given, value, ENVIRONMENT, box=True)
         )
-        for name, value in (*((name, given[name]) for name in own), *((o.name, o.value) for o in hinted))
-    ]  # fmt: skip
     return [*found, Row(NEW, "another …", "", "NAME=VALUE", "text", section=ENVIRONMENT, box=True)]
-
-
-def following(choices: Sequence[str | None], now: str | None) -> str | None:
-    """The choice after `now`, the first after the last."""
-    return choices[(choices.index(now) + 1) % len(choices) if now in choices else 0]
 
 
 def changed(app_state: AppState, row: Row, value: Any) -> AppState:

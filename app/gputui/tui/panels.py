@@ -10,15 +10,17 @@ from typing import Literal
 
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.tui.app_state import AppState
-from gputui.tui.layout import VERY_WIDE, WIDE, Part, Size, column_of_device, side_width
+from gputui.tui.layout import WIDE, Part, Size, side_width
 from gputui.tui.process_rows import groups
 from gputui.tui.views.device import device_panel, facts_of_device, lines_of_device
-from gputui.tui.views.matrix import alike, alike_lines, links_panel, matrix_rows
-from gputui.tui.views.processes import facts_of_processes, processes
-from gputui.tui.views.processes import lines_of_panel as lines_of_processes
+from gputui.tui.views.matrix import alike, alike_lines, legend, links_panel, matrix_rows
+from gputui.tui.views.processes import devices_to_come, facts_of_processes, processes
 from gputui.tui.views.queue import facts_of_panel, lines_of_panel, queue_panel
 from gputui.tui.views.text import Line
 from gputui.tui.views.timelines import charted, charts_key, timelines_pane
+
+Facts = Callable[[AppState], object]
+"""All values that the lines of a panel of any size depend on."""
 
 NOTHING = Size(0, 0)
 """The size of a panel that has no content and is not shown."""
@@ -48,7 +50,8 @@ class Panel:
     lines   (app state, width, height) → at most `height` lines; the first is a rule with its title
     size    (app state, width of the screen) → the fewest lines worth showing, and the lines that it would
             fill; NOTHING hides it
-    facts   all values that the lines depend on: equal facts give equal lines, which are not built again
+    facts   (app state, width, height) → all values that the lines depend on: equal facts give equal lines,
+            which are not built again
     place   "table": below the table, also where there are columns; "side": in the columns next to it
     grows   whether it takes the remaining room
     spare   whether it is shown only in lines that no other panel wants
@@ -62,7 +65,7 @@ class Panel:
     title: str
     lines: Callable[[AppState, int, int], list[Line]]
     size: Callable[[AppState, int], Size]
-    facts: Callable[[AppState], object]
+    facts: Callable[[AppState, int, int], object]
     place: Literal["table", "side"] = "side"
     grows: bool = False
     spare: bool = False
@@ -71,15 +74,31 @@ class Panel:
     action: str = ""
 
 
+def _of_any_size(facts: Facts) -> Callable[[AppState, int, int], object]:
+    return lambda app_state, width, height: app_state.once(facts)
+
+
+def _kept(size: Callable[[AppState, int], Size], facts: Facts) -> Callable[[AppState, int], Size]:
+    """The size that is computed again only where the facts of the panel have changed."""
+    kept: list[tuple[object, Size]] = []
+
+    def found(app_state: AppState, width: int) -> Size:
+        now = width, app_state.once(facts)
+        if not kept or kept[0][0] != now:
+            kept[:] = [(now, size(app_state, width))]
+        return kept[0][1]
+
+    return found
+
+
 def _size_of_processes(app_state: AppState, width: int) -> Size:
     if not (app_state.rows or app_state.filter_hides_all):
         return NOTHING
-    # On a very wide screen, most commands fit into one line.
-    if not WIDE <= width < VERY_WIDE:
-        return Size(4, 1 + max(1, len(groups(app_state))))
-    # Reserve a line for each free device, so that no panel moves when a process starts there.
-    free = sum(app_state.verdicts[device.key].free for device in app_state.rows)
-    return Size(4, lines_of_processes(app_state, side_width(width)) + min(free, _RESERVED))
+    lines = 1 + max(1, len(groups(app_state)))
+    if width < WIDE:
+        return Size(4, lines)
+    # Reserve a line for each of these devices, so that no panel moves when a process starts there.
+    return Size(4, lines + min(devices_to_come(app_state), _RESERVED))
 
 
 def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -89,12 +108,12 @@ def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:
     return jobs_panel(app_state, width, height)
 
 
-def _size_of_jobs(app_state: AppState, width: int) -> Size:
+def _size_of_jobs(app_state: AppState, _: int) -> Size:
     if not app_state.box.jobs:
         return NOTHING
     from gputui.tui.views.jobs import size_of_jobs
 
-    return Size(*size_of_jobs(app_state, app_state.box, side_width(width)))
+    return Size(*size_of_jobs(app_state.box))
 
 
 def _facts_of_jobs(app_state: AppState) -> object:
@@ -110,22 +129,22 @@ def _timelines(app_state: AppState, width: int, height: int) -> list[Line]:
 
 
 def _size_of_timelines(app_state: AppState, _: int) -> Size:
-    count = len(charted(app_state))
+    count = len(app_state.once(charted))
+    if not count:
+        return NOTHING
     # Charts next to each other have headings: with one line less, an axis would have no chart above it.
-    return (
-        Size(4 + (count > 1), 3 + 2 * count, 3 + _HIGHEST * count if count > 1 else 0) if count else NOTHING
-    )
+    heads = 3 + (count > 1)
+    return Size(heads + 1, heads + 2 * count, heads + _HIGHEST * count if count > 1 else 0)
 
 
 def _size_of_device(app_state: AppState, width: int) -> Size:
     if not app_state.rows:
         return NOTHING
-    return Size(_LEAST_OF_DEVICE, lines_of_device(column_of_device(width)))
+    return Size(_LEAST_OF_DEVICE, lines_of_device(side_width(width)))
 
 
 def _size_of_queue(app_state: AppState, width: int) -> Size:
-    # On a very wide screen, the panel's column has room for its rows.
-    wanted, most = lines_of_panel(app_state, side_width(width) if width < VERY_WIDE else width)
+    wanted, most = lines_of_panel(app_state, side_width(width))
     if not wanted:
         return NOTHING
     if app_state.box.waiters:
@@ -141,7 +160,9 @@ def _size_of_links(app_state: AppState, width: int) -> Size:
     if alike(app_state):
         lines = 1 + len(alike_lines(app_state, side_width(width)))
         return Size(2, lines)
-    return Size(gpus + 2, gpus + 2) if gpus <= _MOST_LINKED else NOTHING
+    if gpus > _MOST_LINKED:
+        return NOTHING
+    return Size(gpus + 2, gpus + 2 + len(legend(app_state.box.links, side_width(width))))
 
 
 def _facts_of_links(app_state: AppState) -> object:
@@ -159,14 +180,22 @@ def _facts_of_links(app_state: AppState) -> object:
 
 PANELS: tuple[Panel, ...] = (
     # In the order in which they get room and are placed from top to bottom.
-    Panel("jobs", "Your jobs", _jobs, _size_of_jobs, _facts_of_jobs, action="jobs"),
-    Panel("queue", "Queue", queue_panel, _size_of_queue, facts_of_panel, stays=True, action="queue"),
+    Panel("jobs", "Your jobs", _jobs, _size_of_jobs, _of_any_size(_facts_of_jobs), action="jobs"),
+    Panel(
+        "queue",
+        "Queue",
+        queue_panel,
+        _size_of_queue,
+        _of_any_size(facts_of_panel),
+        stays=True,
+        action="queue",
+    ),
     Panel(
         "processes",
         "Processes",
         processes,
-        _size_of_processes,
-        facts_of_processes,
+        _kept(_size_of_processes, facts_of_processes),
+        _of_any_size(facts_of_processes),
         grows=True,
         action="processes",
     ),
@@ -184,8 +213,8 @@ PANELS: tuple[Panel, ...] = (
         "links",
         "Links",
         links_panel,
-        _size_of_links,
-        _facts_of_links,
+        _kept(_size_of_links, _facts_of_links),
+        _of_any_size(_facts_of_links),
         narrow=False,
         action="topology",
     ),
@@ -194,7 +223,7 @@ PANELS: tuple[Panel, ...] = (
         "GPU at cursor",
         device_panel,
         _size_of_device,
-        facts_of_device,
+        _of_any_size(facts_of_device),
         grows=True,
         spare=True,
         narrow=False,

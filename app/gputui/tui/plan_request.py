@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gputui.checking.trained_model import said_of, workload_of
-from gputui.choosing.best import best
+from gputui.checking.trained_model import planned_for, refuse_for_server, workload_of
 from gputui.choosing.grouping import ALL_REDUCE
-from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.launching.training_words import NO_TRAINING, Training
 from gputui.planning.box import box_of
 from gputui.planning.devices import Candidates, PlannedDevices
 from gputui.planning.model import Model, PlanningError
-from gputui.planning.plan import Plan, Row, plan
-from gputui.planning.workload import OPTIMIZERS, PRECISIONS, Workload
-from gputui.tui.app_state import AppState
+from gputui.planning.plan import Plan
+from gputui.planning.serving import Serving
+from gputui.planning.serving_plan import plan_for
+from gputui.planning.workload import OPTIMIZERS, PRECISIONS, Workload, said_of
+from gputui.tui.app_state import NO_DEVICES, AppState
+from gputui.tui.cycle import following
 
 _RANKS = (0, 8, 16, 32, 64, 128)
 _MOST_BATCH = 1 << 16
@@ -52,8 +53,14 @@ class PlanRequest:
         """The workload to plan. Raises PlanningError for an invalid one."""
         return workload_of(self.training, self.model, self.given)
 
+    def planned(self, model: Model) -> Workload | Serving:
+        """What the command does with the model. Raises PlanningError."""
+        return planned_for(self.training, model, self.given)
+
     def having(self, **changed: object) -> PlanRequest:
-        """The request with changed fields of the workload."""
+        """The request with changed fields of the workload. Raises PlanningError."""
+        if self.training.serving is not None:
+            refuse_for_server(changed)
         return replace(self, given={**self.given, **changed})
 
     def as_said(self) -> PlanRequest:
@@ -66,12 +73,10 @@ class PlanRequest:
         return self.having(batch=min(_MOST_BATCH, 2 * now) if more else max(1, now // 2))
 
     def next_precision(self) -> PlanRequest:
-        place = PRECISIONS.index(self.workload.precision)
-        return self.having(precision=PRECISIONS[(place + 1) % len(PRECISIONS)])
+        return self.having(precision=following(PRECISIONS, self.workload.precision))
 
     def next_optimizer(self) -> PlanRequest:
-        names = list(OPTIMIZERS)
-        return self.having(optimizer=names[(names.index(self.workload.optimizer) + 1) % len(names)])
+        return self.having(optimizer=following(OPTIMIZERS, self.workload.optimizer))
 
     def other_checkpointing(self) -> PlanRequest:
         return self.having(checkpointing=not self.workload.checkpointing)
@@ -107,7 +112,7 @@ def devices_for(app_state: AppState, count: int | None) -> PlannedDevices | str:
     most = candidates.most
     if not most:
         helps = "no device is free: select those to plan for on the main screen"
-        return helps if candidates.snapshot.devices else "no devices in this box"
+        return helps if candidates.snapshot.devices else NO_DEVICES
     found = candidates.planned(None if count is None else min(most, count))
     return found or f"no {count or most} devices can work together here"
 
@@ -118,21 +123,12 @@ def plan_of(request: PlanRequest, app_state: AppState, found: PlannedDevices) ->
         raise PlanningError(request.problem or "no model is read")
     if app_state.options.nodes > 1:
         raise PlanningError("the launch is for several machines, and a plan is for one")
-    host = found.snapshot.host.memory_free
-    box = box_of(found.snapshot, found.devices, host_memory=host, measured=app_state.measured)
+    box = box_of(found.snapshot, found.devices, app_state.measured)
     # Use groups that a person has asked for, as with `plan --group`, but not those that the command states.
     asked = app_state.grouping if found.devices == app_state.selected else ALL_REDUCE
     if asked != ALL_REDUCE and asked == app_state.intent.group:
         asked = ALL_REDUCE
-    return plan(request.model, request.workload, box, asked)
-
-
-def devices_of_row(row: Row, found: PlannedDevices) -> tuple[Device, ...]:
-    """The devices of a plan that a row uses: all, or the best ones where the row uses fewer."""
-    if row.strategy.devices == len(found.devices):
-        return found.devices
-    in_box = [d for d in found.snapshot.devices if d in found.devices]
-    return best(found.snapshot, in_box, row.strategy.devices, limit=1)[0].devices
+    return plan_for(request.model, request.planned(request.model), box, asked)
 
 
 def fewest_for(request: PlanRequest, app_state: AppState) -> int | None:
@@ -141,5 +137,8 @@ def fewest_for(request: PlanRequest, app_state: AppState) -> int | None:
     candidates = candidates_of(app_state)
     if request.model is None or isinstance(candidates, str):
         return None
-    found = candidates.fewest(request.model, request.workload, in_use=True)
+    try:
+        found = candidates.fewest(request.model, request.planned(request.model), in_use=True)
+    except PlanningError:
+        return None
     return len(found.devices) if found else None

@@ -10,27 +10,27 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from gputui.choosing.people import Person, people
-from gputui.choosing.verdict_text import (
-    job_claimed_and_runs_on,
-    state_and_brief,
-    state_and_reason,
-    user_name,
-)
+from gputui.choosing.verdict_text import idle_text, job_claimed_and_runs_on, reason, user_name
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import UNKNOWN, age, duration, gpus, person, printable, size, without_path
+from gputui.inventory.formatting import (
+    UNKNOWN,
+    age,
+    by,
+    gpus,
+    person,
+    printable,
+    size,
+    without_path,
+)
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.process import Process, earliest
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import runs
-from gputui.tui.views.text import bar
 
 SORTS = ("device", "memory", "age", "user", "GPU", "CPU", "RAM")
 
 Form = Literal["list", "trees", "people"]
-
-_BAR = 12
-"""Cells of a person's share of the box's memory."""
 
 _MOST_ABOVE = 3
 """Ancestors that are drawn: the launcher and its shell are enough, a desktop's whole session is too much."""
@@ -43,10 +43,10 @@ class Row:
 
     Below a person, a row is all that they have on one device; its process has the most memory there.
 
-    `short` is `what` for little room: a command without the path of its program, a state without advice; for
-    a person, the devices in words.
-    `depth` is the indentation in a tree; `amount` is the memory in bytes, 0 where it is not known; `tone` is
-    the style of `what`.
+    `state` says that nobody uses the device ("idle 2h"), or why it is not free without a process. `what` is
+    the command, without one the reason for the state; `short` is a command without the path of its program;
+    for a person, the devices in words.
+    `depth` is the indentation in a tree; `amount` is the memory in bytes, 0 where it is not known.
     """
 
     label: str
@@ -61,14 +61,15 @@ class Row:
     key: str | None = None
     depth: int = 0
     amount: int = 0
-    tone: str = ""
+    state: str = ""
     person: Person | None = None
 
     @property
     def identity(self) -> tuple[object, ...]:
         """An identity that stays with the process, device or person: a pid alone may be reused."""
         user = (self.person.user,) if self.person else None
-        return (self.key, self.pid, self.process.started if self.process else None, user)
+        process = (self.process.pid, self.process.started) if self.process else self.pid
+        return (self.key, process, user)
 
     @property
     def same_user(self) -> str:
@@ -101,25 +102,30 @@ def _people(app_state: AppState, sort: str, wanted: str) -> Iterator[Row]:
         heading, *others = _person(app_state, snapshot, found)
         below = [row for row in others if _matches(heading, wanted) or _matches(row, wanted)]
         if below:
-            groups.append((heading, *(replace(row, user="", depth=1) for row in below)))
+            groups.append((heading, *(replace(row, user="") for row in below)))
     order = _ORDER[sort]
-    for group in sorted(groups, key=lambda group: min(map(order, group[:1] if sort == "user" else group))):
+
+    def place(group: tuple[Row, ...]) -> tuple[bool, Any]:
+        heading, unsorted = group[0], sort == SORTS[0]
+        # Who may be asked for a device comes first.
+        idle = unsorted and heading.person is not None and bool(heading.person.idle)
+        return not idle, min(map(order, group[:1] if sort == "user" else group))
+
+    for group in sorted(groups, key=place):
         yield from group
     for device in snapshot.devices:
         if app_state.verdicts[device.key].state == "held":
             row = _row(app_state, device, None)
             if _matches(row, wanted):
-                yield row
+                # A user's name here tells that the device is not of the person above.
+                yield replace(row, user="–")
 
 
 def _person(app_state: AppState, snapshot: Snapshot, found: Person) -> list[Row]:
-    now, count = snapshot.time, len(found.holdings)
-    total = sum(device.memory_total or 0 for device in snapshot.devices if device.parent is None)
-    labels = ",".join(snapshot.label(holding.device) for holding in found.holdings)
-    has = [f"{count} GPU{'s' if count != 1 else ''}: {labels}" if labels else "no process"]
+    now = snapshot.time
+    labels = [snapshot.label(holding.device) for holding in found.holdings]
     uses = [job_claimed_and_runs_on(use, snapshot) for use in found.unclaimed_uses]
-    what = f"{''.join(bar((found.memory or 0) / total if total else 0.0, _BAR))}  {'; '.join([*has, *uses])}"
-    in_words = [gpus([snapshot.label(holding.device) for holding in found.holdings])] if labels else []
+    in_words = [gpus(labels)] if labels else []
     if found.claims:
         in_words.append(f"{gpus([*map(snapshot.label, found.claims)])} claimed without a process")
     heading = Row(
@@ -129,26 +135,22 @@ def _person(app_state: AppState, snapshot: Snapshot, found: Person) -> list[Row]
         size(found.memory or None),
         age(found.since, now),
         "",
-        what,
+        "; ".join(uses) + by(", ".join(found.clients)),
         "; ".join([*in_words, *uses]),
         amount=found.memory or 0,
-        tone="warn" if found.unclaimed_uses else "memory",
         person=found,
     )
     below = []
     for holding in found.holdings:
         row = _row(app_state, holding.device, holding.main)
-        idle = f"idle for {duration(holding.idle or 0)}  " if holding in found.idle else ""
-        more = f" +{len(holding.processes) - 1}" if len(holding.processes) > 1 else ""
+        number = len(holding.processes)
         below.append(
             replace(
                 row,
+                pid=f"{number} pids" if number > 1 else row.pid,
                 memory=size(holding.memory),
                 age=age(holding.since, now),
-                what=f"{idle}{row.what}{more}",
-                short=f"{idle}{row.short}{more}",
                 amount=holding.memory or 0,
-                tone="warn" if idle else "",
             )
         )
     below += [_row(app_state, device, None) for device in found.claims]
@@ -168,11 +170,12 @@ def device_rows(app_state: AppState, key: str) -> tuple[Row, ...]:
 class Fold:
     """A single row where there is little room: the processes of one job, or one row of the list.
 
-    `row` has the combined texts; `current`: the cursor is on one of the devices.
+    `row` has the combined texts; `current`: the cursor is on one of the devices; `idle`: nobody uses one.
     """
 
     row: Row
     current: bool
+    idle: bool
 
 
 Group = tuple[tuple[Device, Process | None], ...]
@@ -180,7 +183,8 @@ Group = tuple[tuple[Device, Process | None], ...]
 
 
 def groups(app_state: AppState) -> list[Group]:
-    """The groups to list where there is little room, of the devices that the filter leaves.
+    """The groups to list where there is little room, of the devices that the filter leaves: first those who
+    hold a device without using it, because they may be asked for it, then the user's own.
 
     Nothing is formatted here: of two thousand rows, thirty are visible.
     """
@@ -191,9 +195,18 @@ def groups(app_state: AppState) -> list[Group]:
     if app_state.screen.filter:
         listed = {device.key for device in app_state.rows}
         found = [tuple(each for each in group if each[0].key in listed) for group in found]
-    return [
-        group for group in found if group and (group[0][1] is not None or _is_held(app_state, group[0][0]))
+    ranked = [
+        (_is_idle(app_state, group), group[0][1].own, group)
+        for group in found
+        # The table's row already tells why a device without a process is not free.
+        if group and group[0][1] is not None
     ]
+    return [group for *_, group in sorted(ranked, key=lambda each: each[:2], reverse=True)]
+
+
+def _is_idle(app_state: AppState, group: Group) -> bool:
+    """Whether somebody holds one of the devices without using it."""
+    return any(app_state.verdicts[device.key].shown == "idle" for device, _ in group)
 
 
 def folded(app_state: AppState, found: Sequence[Group]) -> list[Fold]:
@@ -202,10 +215,11 @@ def folded(app_state: AppState, found: Sequence[Group]) -> list[Fold]:
 
 
 def _fold(app_state: AppState, group: Group) -> Fold:
-    current = any(device.key == app_state.cursor for device, _ in group)
+    keys = {device.key for device, _ in group}
+    current, idle = app_state.cursor in keys, _is_idle(app_state, group)
     first = _row(app_state, *group[0])
     if len(group) == 1 or app_state.snapshot is None:
-        return Fold(first, current)
+        return Fold(first, current, idle)
     processes = [process for _, process in group if process is not None]
     number, amounts = len(processes), [process.memory for process in processes]
     known = [amount for amount in amounts if amount is not None]
@@ -217,7 +231,8 @@ def _fold(app_state: AppState, group: Group) -> Fold:
     started = earliest(process.started for process in processes)
     oldest = age(started, app_state.snapshot.time)
     label = runs(app_state, list({device.key: device for device, _ in group}.values()))
-    return Fold(replace(first, label=label, pid=f"{number} pids", memory=memory, age=oldest), current)
+    row = replace(first, label=label, pid=f"{number} pids", memory=memory, age=oldest)
+    return Fold(row, current, idle)
 
 
 def _all(app_state: AppState) -> Iterator[Row]:
@@ -242,6 +257,7 @@ def _row(app_state: AppState, device: Device, process: Process | None) -> Row:
     assert snapshot is not None
     label = snapshot.label(device)
     if process is not None:
+        what = printable(process.command or process.note or UNKNOWN)
         return Row(
             label,
             str(process.pid),
@@ -249,25 +265,38 @@ def _row(app_state: AppState, device: Device, process: Process | None) -> Row:
             size(process.memory),
             age(process.started, snapshot.time),
             printable(process.container or ""),
-            printable(process.command or process.note or UNKNOWN),
-            without_path(printable(process.command or process.note or UNKNOWN)),
+            what,
+            without_path(what),
             process,
             device.key,
             amount=process.memory or 0,
+            state=idle_text(app_state.verdicts[device.key].cause, app_state.box.time),
         )
-    claim = snapshot.claimed.get(device.key)
-    user = person(claim.user, claim.own) if claim else UNKNOWN
-    verdict, amount = app_state.verdicts[device.key], device.memory_used or 0
-    what, short = state_and_reason(verdict, snapshot.time), state_and_brief(verdict, snapshot.time)
+    verdict, claim = app_state.verdicts[device.key], snapshot.claimed.get(device.key)
+    user, since, what = UNKNOWN, None, reason(verdict, snapshot.time)
+    if claim is not None:
+        user, since, what = person(claim.user, claim.own), claim.since, printable(claim.command or UNKNOWN)
     return Row(
-        label, "", user, size(device.memory_used), UNKNOWN, "", what, short, None, device.key, amount=amount
+        label,
+        "",
+        user,
+        size(device.memory_used),
+        age(since, snapshot.time),
+        "",
+        what,
+        what,
+        None,
+        device.key,
+        amount=device.memory_used or 0,
+        state=verdict.state,
     )
 
 
 def _matches(row: Row, filter_text: str) -> bool:
     # A user who is "you" in the list is also found by name.
     user = (row.process and row.process.user) or row.user
-    texts = (row.user, user, row.what, row.where, row.pid)
+    pid = str(row.process.pid) if row.process else row.pid
+    texts = (row.user, user, row.state, row.what, row.where, pid)
     # The name of a GPU matches its instances too.
     names = [f"gpu {row.label}", f"gpu {row.label.split(':')[0]}"]
     names += [f"user {each.lower()}" for each in (row.user, user)]

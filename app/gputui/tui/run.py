@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gputui.allocating.settings import DEFAULT_INTERVAL, DEFAULT_SCREEN, ScreenSettings
@@ -14,7 +14,6 @@ from gputui.jobs.source import WithJobs
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.shell_words import assignments
 from gputui.sources.sampler import Sampler
-from gputui.sources.slurm import slurm_is_here
 from gputui.sources.source import Source
 from gputui.tui.app_state import AppState
 from gputui.tui.asyncio_without_tls import import_asyncio
@@ -43,13 +42,11 @@ def run_screen(
     screen: ScreenSettings = DEFAULT_SCREEN,
     interval: float | None = None,
     example: tuple[str, ...] = (),
-    boxes: Sequence[str] = (),
 ) -> Outcome:
     """Show the screen until the user leaves it or launches.
 
     interval  seconds between readings, None for the value of the settings
     example   a command that is shown where none is given, and is not started
-    boxes     the other boxes that the settings name
 
     Raises NoSourceError where the source cannot be opened, SettingsError for invalid settings.
     """
@@ -67,7 +64,6 @@ def run_screen(
         rules=rules,
         screen=screen,
         example=given,
-        has_nodes=has_nodes(source.label, boxes),
     )
     interval = interval or screen.interval or DEFAULT_INTERVAL
     stamp = stamp_of_package()
@@ -109,9 +105,3 @@ def run_screen(
             return replace(outcome, warning="; ".join(filter(None, warnings)) or None)
         finally:
             sampler.stop()
-
-
-def has_nodes(label: str, boxes: Sequence[str]) -> bool:
-    """Whether there are other nodes to show for the box with this label: those of a demo; for this machine,
-    the boxes of the settings, or Slurm's."""
-    return label.startswith("demo ") if label else bool(boxes) or slurm_is_here()

@@ -26,7 +26,7 @@ def checked(screen: ScreenSettings) -> ScreenSettings:
     if screen.sort is not None:
         from gputui.tui.device_rows import SORTS
 
-        _check("sort", (screen.sort,), filter(None, SORTS))
+        _check("sort", (screen.sort,), SORTS)
     if screen.keymap:
         from gputui.tui import user_keys
 

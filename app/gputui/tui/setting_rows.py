@@ -13,10 +13,11 @@ from gputui.allocating.settings_tables import DESCRIBED, read_tables
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.formatting import MIB
 from gputui.tui.app_state import AppState
-from gputui.tui.device_rows import SORTS
-from gputui.tui.option_rows import Kind, Row, following
+from gputui.tui.device_rows import SORTS, UNSORTED
+from gputui.tui.option_rows import Kind, Row
 from gputui.tui.panels import PANELS
 from gputui.tui.screen_settings import THEME_NAMES
+from gputui.tui.theme import default_theme
 from gputui.tui.views.columns import BY_ID, COLUMNS, USUAL
 from gputui.vendors.visibility import CONFINE
 
@@ -45,6 +46,7 @@ def _of_rules(rules: Rules) -> dict[str, str]:
         "utilization": f"{rules.utilization}",
         "window": f"{rules.window:g}",
         "idle_after": f"{rules.idle:g}",
+        "idle_release": f"{rules.idle_release:g}",
         "ignore_users": " ".join(sorted(rules.ignore)),
         "mine_is_free": "on" if rules.mine is not None else "off",
     }
@@ -60,11 +62,11 @@ def rows(
         Row(
             "theme",
             "theme",
-            screen.theme or "default",
+            screen.theme or default_theme(app_state.environ),
             "colours",
             "choice",
             screen.theme is not None,
-            next=following(THEME_NAMES, screen.theme),
+            choices=THEME_NAMES,
         ),
         Row(
             "interval",
@@ -77,12 +79,12 @@ def rows(
         ),
         Row(
             "sort",
-            "sort",
-            screen.sort or "the box's order",
-            "of the devices",
+            "sort by",
+            screen.sort or UNSORTED,
+            "order of the devices; small changes do not reorder",
             "choice",
             screen.sort is not None,
-            next=following(SORTS, screen.sort),
+            choices=(UNSORTED, *SORTS),
         ),
     ]
     for key, value in _of_rules(app_state.rules).items():
@@ -99,7 +101,7 @@ def rows(
                 section="when a device is free",
             )
         )
-    about = "whether a command can open its own devices only"
+    about = "a command can open its own devices only"
     found.append(
         Row(
             "confine",
@@ -109,7 +111,7 @@ def rows(
             "choice",
             settings.confine != CONFINE[0],
             section="runs",
-            next=following(CONFINE, settings.confine),
+            choices=CONFINE,
         )
     )
     chosen = chosen_columns(app_state)
@@ -162,6 +164,8 @@ def changed(app_state: AppState, row: Row, value: Any, order: Sequence[str]) -> 
     """The change by another value in a row: a choice, True or False, a typed line, None for the default.
     Raises ValueError for an invalid value."""
     table = RULES if row.id in _RULES else RUN if row.id == "confine" else SCREEN
+    if (row.id, value) == ("sort", UNSORTED):
+        value = None
     if isinstance(value, str):
         value = _value(row, value)
         read_tables({table: {row.id: value}})

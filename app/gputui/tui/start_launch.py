@@ -23,6 +23,7 @@ from gputui.launching.launch import Launch
 from gputui.launching.secrets import program_and_script
 from gputui.launching.start import StartError, run_child
 from gputui.requesting.launch_request import LaunchRequest
+from gputui.requesting.prepared_launch import PreparedLaunch, how_confined
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
@@ -67,6 +68,7 @@ def hold_selected(app_state: AppState, environ: Mapping[str, str]) -> tuple[Allo
         names=",".join(device.key for device in devices) or NONE,
         rules=app_state.rules,
         purpose=program_and_script(app_state.options.command),
+        time_limit=app_state.options.time_limit,
     )
     allocation = Allocation(request, devices, snapshot)
     if not devices:
@@ -82,21 +84,26 @@ def hold_selected(app_state: AppState, environ: Mapping[str, str]) -> tuple[Allo
 def when_confined(
     view: MainView,
     app_state: AppState,
+    request: LaunchRequest,
+    allocation: Allocation,
     environ: Mapping[str, str],
     then: Callable[[Launch | GputuiError], object],
 ) -> None:
-    """Call `then`, later, with the launch of the app state, confined to its devices as the options and the
-    settings say, or with the error where that fails. The first confinement after a boot asks the driver,
-    which may take seconds: no key press waits for it."""
+    """Call `then`, later, with the launch on the allocated devices as the app state has read them, confined
+    as the options and the settings say, or with the error where that fails. The first confinement after a
+    boot asks the driver, which may take seconds: no key press waits for it."""
 
     def asking() -> None:
         view.app.call_later(view.show_message, _PROVING, "", True)
 
     def work() -> None:
         # This result remains after a bug of our own, so that a key can start the launch again.
-        found: Launch | GputuiError = GputuiError("nothing is started: an error of gputui's own")
+        found: Launch | GputuiError = GputuiError("nothing is started: an internal error of gputui")
         try:
-            found = _confined(app_state, environ, asking)
+            confine = how_confined(request.options, settings(environ), not app_state.label)
+            prepared = PreparedLaunch(request, app_state.intent, confine, allocation.request)
+            read = allocation._replace(devices=app_state.selected, snapshot=app_state.box)
+            found = prepared.launch(read, environ, host=app_state.host_environment, asking=asking)
         except GputuiError as error:
             found = error
         finally:
@@ -108,18 +115,6 @@ def when_confined(
 _PROVING = (
     "proving that a confined command sees its own devices only: the driver is asked, once after each boot …"
 )
-
-
-def _confined(app_state: AppState, environ: Mapping[str, str], asking: Callable[[], object]) -> Launch:
-    """The launch of the app state, confined where requested. Raises CannotConfineError, SettingsError."""
-    from gputui.launching.confine import confined
-    from gputui.requesting.prepared_launch import how_confined
-
-    snapshot = app_state.snapshot
-    if snapshot is None or app_state.label or not app_state.selected:
-        return app_state.launch
-    how, intent = how_confined(app_state.options, settings(environ)), app_state.intent
-    return confined(app_state.selected, app_state.composed, intent, snapshot, environ, how, asking=asking)
 
 
 def run_and_return(
@@ -142,7 +137,9 @@ def run_and_return(
                 end_without_terminal()
             return ended
     except SuspendNotSupported:
-        return Returned("this terminal cannot be lent to a command: ⏎ becomes the command, d starts a job")
+        return Returned(
+            "this terminal cannot be lent to a command: ⏎ becomes the command, :detach starts a job"
+        )
 
 
 def _on_our_terminal(
@@ -177,7 +174,8 @@ def _on_our_terminal(
 def request_of(app_state: AppState) -> LaunchRequest:
     """The launch of the screen as its job keeps it: without its devices, with their grouping and order."""
     group = None if app_state.grouping == ALL_REDUCE else app_state.grouping
-    return LaunchRequest(app_state.options, DeviceRequest(group=group, order=app_state.order))
+    devices = DeviceRequest(group=group, order=app_state.order, demo=app_state.demo)
+    return LaunchRequest(app_state.options, devices)
 
 
 def as_job(
@@ -207,10 +205,6 @@ def in_line(app_state: AppState, environ: Mapping[str, str], request: DeviceRequ
     from gputui.jobs.queued import queue_job
     from gputui.tui.wait_request import place_in_line
 
-    if app_state.label:
-        line = app_state.snapshot.waiters if app_state.snapshot else ()
-        place = place_in_line(request, line, app_state.snapshot)
-        return f"nothing is queued here: you would be {place} ({app_state.label})", False
     place = place_in_line(request, waiters(environ), app_state.snapshot)
     count = request.count or len((request.names or "").split(","))
     try:

@@ -106,9 +106,3 @@ def default_theme(environ: Mapping[str, str]) -> str:
     term = environ.get("TERM", "")
     rich = "256" in term or "direct" in term or "kitty" in term or "ghostty" in term or "alacritty" in term
     return "dark" if rich or environ.get("COLORTERM") in ("truecolor", "24bit") else "ansi"
-
-
-def next_theme(name: str) -> str:
-    """The name of our theme that follows; our first theme where the present one is Textual's."""
-    names = [theme.name for theme in THEMES]
-    return names[(names.index(name) + 1) % len(names)] if name in names else names[0]

@@ -32,7 +32,7 @@ _TAKEN = {
     **{str(digit): "selects a GPU" for digit in range(10)},
 }
 _STOPS = "ctrl+z"
-"""Returns to the shell, whatever action has it."""
+"""The key that returns to the shell; a keymap cannot change that."""
 
 
 def checked(keymap: Mapping[str, str]) -> dict[str, str]:

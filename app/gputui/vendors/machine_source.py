@@ -65,7 +65,7 @@ class MachineSource:
         keys = tuple(device.key for device in devices)
         if keys != self._keys:
             self._keys, self._wired = keys, {}
-        if want & (Want.LINKS | Want.TOPOLOGY) and not self._wired:
+        if want & Want.WIRING and not self._wired:
             self._wired = self._read_links()
         if Want.TOPOLOGY in want and "topology" not in self._wired:
             self._wired["topology"] = self._read_topology()

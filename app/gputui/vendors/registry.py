@@ -30,13 +30,13 @@ _BUILT_IN = {
     "gaudi": "gputui.vendors.gaudi.vendor",
     "apple": "gputui.vendors.apple.vendor",
 }
-"""By name, the module that has the vendor's `VENDOR`."""
+"""The module that has the vendor's `VENDOR`, by the name of the vendor."""
 
 
 class _Signs(NamedTuple):
-    """The signs of a vendor that most machines do not have, so that its module, which takes half a
-    millisecond to load, is not needed: its lists in an environment, and files of which each of its machines
-    has at least one."""
+    """The signs of a vendor that most machines do not have: its lists in an environment, and files of which
+    each of its machines has at least one. Without them its module is not loaded, which takes half a
+    millisecond."""
 
     lists: tuple[str, ...]
     files: tuple[str, ...]
@@ -130,7 +130,7 @@ def vendor_of(devices: Iterable[Device], box: Iterable[Vendor] = ()) -> Vendor:
 def mixed_vendors(found: Iterable[Vendor]) -> str:
     """Return one sentence that says that devices of these vendors were selected together."""
     names = " and ".join(vendor.title for vendor in found)
-    return f"devices of {names} cannot be selected together: a command runs on one vendor's"
+    return f"devices of {names} cannot be selected together: a command runs on the devices of one vendor"
 
 
 def listed(

@@ -20,7 +20,9 @@ _PRIVATE = re.compile(r"/proc/(sys/kernel/hostname|\d+/(cmdline|status|stat|cgro
 """The host's name, and the owners and commands of its processes."""
 _CLIENT_NAME = re.compile(rb"^drm-client-name:.*\n?", re.MULTILINE)
 _MOST_LINKS = 40
-_NOTHING = "no device here is read from files: `gputui record FILE` records what libraries and programs tell"
+_NOTHING = (
+    "no device here is read from files; `gputui record FILE` records what libraries and programs report"
+)
 
 
 class Trees:

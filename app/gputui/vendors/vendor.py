@@ -62,7 +62,7 @@ class Containers(ABC):
         if not devices:
             return visibility.changes(())
         alike = len({device.name for device in devices}) == 1
-        in_bus_order: Changes = (visibility.order,) if visibility.order and not alike else ()
+        in_bus_order = (visibility.order,) if visibility.order and not alike else ()
         instances = any(device.parent for device in devices)
         if len(devices) == 1 or (not instances and counted_inside(devices) == tuple(devices)):
             return in_bus_order
@@ -85,7 +85,7 @@ def renumbered(devices: Sequence[Device]) -> tuple[Device, ...]:
 
 RARELY_TOLD = (
     *("SM active", "SM occupancy", "tensor cores", "video", "bandwidth", "energy", "memory, fan", "memory"),
-    *("state", "throttling", "PCIe", "PCIe traffic", "NVLink", "ECC errors", "bad memory", "XID"),
+    *("state", "throttling", "PCIe", "PCIe traffic", "NVLink", "ECC errors", "bad memory", "driver error"),
 )
 """Facts of the device page (`Vendor.fact_names`) that NVIDIA's driver reports and most others do not."""
 
@@ -104,6 +104,8 @@ class Vendor:
     environment_hints  variables that are worth offering with a launch: name, value, effect
     remedies           by problem, the remedy in the vendor's own commands: a clause of a sentence
     gres               Slurm's name for the devices in `--gres`, where that is not "gpu"
+    kubernetes         the name of the devices' resource in Kubernetes (its device plugin's); "" where it is
+                       not known
     one_part           why a process that sees several parts of devices uses only one of them; "" where it
                        uses all
     data_parallel      whether the Trainer of transformers, in one process, uses all devices that it sees
@@ -131,6 +133,7 @@ class Vendor:
     environment_hints: tuple[tuple[str, str, str], ...] = ()
     remedies: Mapping[Trouble, str] = {}
     gres: str = "gpu"
+    kubernetes: str = ""
     one_part: str = ""
     data_parallel: bool = False
     backend: str = "gloo"

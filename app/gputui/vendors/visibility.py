@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import Literal
 
 from gputui.inventory.device import Device, one_model
+from gputui.inventory.formatting import is_digits
 from gputui.inventory.light_dataclasses import dataclass
 
 Ids = Literal["index", "uuid"]
@@ -135,7 +136,7 @@ class Visibility:
 
     def changes_beside_own_list(self, devices: Sequence[Device]) -> Changes:
         """Return the changes for a command that names `devices` by index itself and must not have a list."""
-        order: Changes = (self.order,) if self.order else ()
+        order = (self.order,) if self.order else ()
         return (*order, (self.variable, None)) if self.variable else order
 
     def changes_here(self, environ: Mapping[str, str]) -> Changes:
@@ -163,7 +164,7 @@ class Visibility:
         """Return the entries of a list up to the first that can name no device: the reader stops there."""
         found: list[str] = []
         for entry in map(str.strip, text.split(",")):
-            if not _is_index(entry) and not self._looks_like_uuid(entry):
+            if not is_digits(entry) and not self._looks_like_uuid(entry):
                 break
             found.append(entry)
         return tuple(found)
@@ -203,7 +204,7 @@ class Visibility:
         `Want.ORDER` reads what they are.
         """
         first = text.partition(",")[0].strip()
-        return self.order is not None and _is_index(first) and environ.get(self.order[0]) != self.order[1]
+        return self.order is not None and is_digits(first) and environ.get(self.order[0]) != self.order[1]
 
     def own_order(self, gpus: Sequence[Device]) -> tuple[Device | None, ...]:
         """Return GPUs of several models in the runtime's own order, which holds unless `order` is set.
@@ -231,7 +232,7 @@ class Visibility:
                 # The list's reader checks for duplicates before it looks up the devices.
                 return Listed((), f"{setting}: {entry!r} appears twice; {self.reader} then sees no device")
         for entry in entries:
-            if counted and _is_index(entry):
+            if counted and is_digits(entry):
                 number = entry.lstrip("0") or "0"
                 device = counted.get(number)
                 if device is None and number in counted:
@@ -243,7 +244,7 @@ class Visibility:
                 # The first entry that names nothing ends the list, as it does for the reader.
                 why = f"{setting}: {entry!r} names no device of this box; {self.reader} stops there"
             elif self._form(entry) != self._form(entries[0]):
-                why = f"{setting}: {entry!r} is of another form than the first; {self.reader} stops there"
+                why = f"{setting}: {entry!r} has another form than the first entry; {self.reader} stops there"
             elif device in found:
                 why = f"{setting}: {entry!r} appears twice; {self.reader} then sees no device"
                 found = []
@@ -287,7 +288,7 @@ class Visibility:
         assert self.order is not None  # else every index is `Device.index`
         name, value = self.order
         return (
-            f"{setting} counts the fastest device first, as {name} is not {value};"
+            f"{setting} counts the fastest device first, because {name} is not {value};"
             f" it is unknown which device is number {entry}"
         )
 
@@ -325,7 +326,7 @@ class Visibility:
         )
 
     def _is_named(self, device: Device, entry: str) -> bool:
-        if _is_index(entry):
+        if is_digits(entry):
             return device.parent is None and str(device.index) == (entry.lstrip("0") or "0")
         return bool(self._form(entry)) and device.uuid.startswith(entry)
 
@@ -342,7 +343,3 @@ class Visibility:
 
 _NUMBER = re.compile(r"(?:\+|-(?=0+(?![0-9])))?([0-9]+)", re.ASCII)
 """A number that is not negative; "-0" counts as 0."""
-
-
-def _is_index(entry: str) -> bool:
-    return entry.isascii() and entry.isdigit()

@@ -48,8 +48,9 @@ static const struct {
     NUMBER(max_memory_clock), NUMBER(fan), NUMBER(memory_temperature),
     NUMBER(clock_reasons), NUMBER(ecc_corrected), NUMBER(ecc_uncorrected), NUMBER(retired), NUMBER(remapped),
     NUMBER(pcie_generation_now), NUMBER(pcie_width_now), NUMBER(pcie_sent), NUMBER(pcie_received),
-    NUMBER(nvlink_sent), NUMBER(nvlink_received), NUMBER(gpm), NUMBER(sm_active), NUMBER(sm_occupancy),
+    NUMBER(nvlink_sent), NUMBER(nvlink_received), NUMBER(gpm), NUMBER(graphics_active), NUMBER(sm_active), NUMBER(sm_occupancy),
     NUMBER(tensor_active), NUMBER(gpm_pcie_sent), NUMBER(gpm_nvlink_sent), NUMBER(samples_processes),
+    NUMBER(fabric_state), NUMBER(fabric_status), NUMBER(fabric_cluster), NUMBER(fabric_clique),
     NUMBER(minor), NUMBER(gpu_cap), NUMBER(compute_cap),
 };
 

@@ -77,8 +77,9 @@ struct device {
     /* telemetry.c: percent, MHz, degrees; counters of bytes (NVLink: KiB); GPM in thousandths of a percent. */
     long long encoder, decoder, memory_clock, max_memory_clock, fan, memory_temperature,
         clock_reasons, ecc_corrected, ecc_uncorrected, retired, remapped, pcie_generation_now, pcie_width_now,
-        pcie_sent, pcie_received, nvlink_sent, nvlink_received, gpm, sm_active, sm_occupancy, tensor_active,
-        gpm_pcie_sent, gpm_nvlink_sent, samples_processes;
+        pcie_sent, pcie_received, nvlink_sent, nvlink_received, gpm, graphics_active, sm_active, sm_occupancy, tensor_active,
+        gpm_pcie_sent, gpm_nvlink_sent, samples_processes,
+        fabric_state, fabric_status, fabric_cluster, fabric_clique;
     long long minor, gpu_cap, compute_cap; /* numbers of nodes; `minor` of GPUs, UNKNOWN: the index */
     bool refused; /* this process may not open it, and NVML says so */
     int links_count;

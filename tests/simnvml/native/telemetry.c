@@ -101,6 +101,28 @@ nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t handle, nvmlGpmSample_t sample)
     return NVML_SUCCESS;
 }
 
+nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t handle, unsigned int gpu_instance, nvmlGpmSample_t sample)
+{
+    const struct device *gpu;
+    nvmlReturn_t answer = enter(__func__, handle, false, &gpu);
+    if (answer)
+        return answer;
+    if (!sample || gpu->parent >= 0)
+        return finish(NVML_ERROR_INVALID_ARGUMENT);
+    if (gpu->gpm != 1 || gpu->mig != 1)
+        return finish(NVML_ERROR_NOT_SUPPORTED);
+    const struct box *box = box_now();
+    for (int i = 0; i < box->device_count; i++) {
+        const struct device *device = &box->devices[i];
+        if (device->parent < 0 || &box->devices[device->parent] != gpu || device->gpu_instance != gpu_instance)
+            continue;
+        sample->device = *device;
+        sample->taken = true;
+        return finish(NVML_SUCCESS);
+    }
+    return finish(NVML_ERROR_INVALID_ARGUMENT);
+}
+
 nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *asked)
 {
     static const struct {
@@ -108,6 +130,7 @@ nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *asked)
         size_t offset;
         double unit;
     } METRICS[] = {
+        {NVML_GPM_METRIC_GRAPHICS_UTIL, OFFSET(graphics_active), 1000},
         {NVML_GPM_METRIC_SM_UTIL, OFFSET(sm_active), 1000},
         {NVML_GPM_METRIC_SM_OCCUPANCY, OFFSET(sm_occupancy), 1000},
         {NVML_GPM_METRIC_ANY_TENSOR_UTIL, OFFSET(tensor_active), 1000},
@@ -134,6 +157,51 @@ nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *asked)
         }
     }
     return finish(NVML_SUCCESS);
+}
+
+/* The place in an NVLink fabric. The cluster's UUID is a number: zeros but for the last eight bytes. */
+
+static nvmlReturn_t fabric_of(const char *function, nvmlDevice_t handle, nvmlGpuFabricInfo_t *info)
+{
+    struct device device;
+    nvmlReturn_t answer = ask(function, handle, &device);
+    if (answer || !info)
+        return answer ? answer : NVML_ERROR_INVALID_ARGUMENT;
+    if (device.parent >= 0 || device.fabric_state == UNKNOWN)
+        return NVML_ERROR_NOT_SUPPORTED;
+    memset(info, 0, sizeof *info);
+    info->state = (nvmlGpuFabricState_t)device.fabric_state;
+    info->status = device.fabric_status == UNKNOWN ? NVML_SUCCESS : (nvmlReturn_t)device.fabric_status;
+    info->cliqueId = device.fabric_clique == UNKNOWN ? 0 : (unsigned)device.fabric_clique;
+    unsigned long long cluster = device.fabric_cluster == UNKNOWN ? 0 : (unsigned long long)device.fabric_cluster;
+    for (int i = NVML_GPU_FABRIC_UUID_LEN - 1; i >= 0 && cluster; i--, cluster >>= 8)
+        info->clusterUuid[i] = (unsigned char)cluster;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t handle, nvmlGpuFabricInfo_t *info)
+{
+    return fabric_of(__func__, handle, info);
+}
+
+nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t handle, nvmlGpuFabricInfoV_t *given)
+{
+    nvmlGpuFabricInfo_t info;
+    nvmlReturn_t answer = fabric_of(__func__, handle, given ? &info : NULL);
+    if (answer)
+        return answer;
+    if (given->version != nvmlGpuFabricInfo_v2 && given->version != nvmlGpuFabricInfo_v3)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    /* Version 3 has one field more, at the end. */
+    nvmlGpuFabricInfo_v2_t *second = (nvmlGpuFabricInfo_v2_t *)given;
+    memcpy(second->clusterUuid, info.clusterUuid, sizeof info.clusterUuid);
+    second->status = info.status;
+    second->cliqueId = info.cliqueId;
+    second->state = info.state;
+    second->healthMask = 0;
+    if (given->version == nvmlGpuFabricInfo_v3)
+        given->healthSummary = NVML_GPU_FABRIC_HEALTH_SUMMARY_NOT_SUPPORTED;
+    return NVML_SUCCESS;
 }
 
 /* What processes do: one sample of each, taken at this moment. */

@@ -1,9 +1,9 @@
 """Lists, opens and creates the files of claims: links and pipes are not followed.
 
-Each file is its owner's alone: others can read it, and only he can write it, and so lock it
-(system/record_locks.py). Whose it is the kernel tells (fstat), whatever its name says. What is not a regular
-file that all can read and only its owner can write is treated as absent. One with several names is as good as
-any: what it means is in its lock, which no other user can make.
+Each file belongs to its owner alone: others can read it, and only the owner can write it, and therefore lock
+it (system/record_locks.py). The kernel reports the owner (fstat), whatever the file's name says. Anything but
+a regular file that all can read and only its owner can write is treated as absent. A file with several names
+is as good as any other: its meaning is in its lock, which no other user can make.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import os
 import re
 import stat
 import time
-from collections import defaultdict
-from collections.abc import Mapping
-from itertools import islice
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import islice, repeat, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputui.allocating.claims.folder import RECORD, TICKET, VARIABLE, Place, Problems, places
@@ -29,42 +29,65 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MAX_BYTES = 16 * 1024
-"""That are read of a file; what a longer one says counts for nothing."""
+"""The most bytes that are read of a file; a longer one has no content."""
 
-MOST_RECORDS, MOST_TICKETS = 1024, 128
-"""Of one person that are looked at, the newest ones, in both formats together: who makes more hides his own
-only. The users inside his containers (/etc/subuid) are no other persons."""
+MOST_FILES, MOST_TICKETS = 384, 128
+"""The most files of one person that are listed: a user who makes more hides only their own. The users inside
+that person's containers (/etc/subuid) are not other persons. And the most tickets that one person draws, so
+that there is always room for records."""
+
+_MOST_FOLDERS = 16
+"""The most folders of one person that are listed: one in each base, and those of their containers."""
+
+MOST_READ = 512
+"""The most records of all other persons together that one look opens, and the most tickets, however large the
+crowd. The persons with the most files are cut first. The folder of format 1 counts as one person, because
+others can move files of anybody to it. The devices of records that are not opened count as claimed; where
+records in the folder of format 1 are not opened, claims may be missing (`Problems`). Of the tickets of one
+person, the first ones are opened."""
+
+MOST_SECONDS = 0.05
+"""The CPU seconds after which a look opens no more records of other persons, and no more tickets. A file may
+have 16 KiB of JSON, and anybody can lock thousands of parts of it for reading, all of which the kernel goes
+through for each look at it."""
 
 TOKEN = "[0-9a-f]{32}"
-"""What `new_token` makes, as a pattern."""
+"""The pattern of the tokens that `new_token` makes."""
 
 NAME = (
     r"(?P<key>[0-9A-Za-z]+-[0-9A-Za-z+-]{1,80})@(?P<uid>[0-9]{1,10})\."
     rf"(?:step(?P<step>[1-9][0-9]{{0,3}})\.)?(?P<token>{TOKEN})\{RECORD}"
 )
-"""A record's. (Compiled by `re` when there is one: on most boxes nobody has claimed anything.)"""
+"""The pattern of a record's name. (Compiled by `re` on first use: on most boxes nobody has claimed anything.)
+"""
 WAITING = rf"wait\.(?P<uid>[0-9]{{1,10}})\.(?P<token>{TOKEN})\{TICKET}"
-"""That of a place in the queue (queue.py)."""
+"""The pattern of the name of a place in the queue (queue.py)."""
 
 _UNFINISHED = ".new"
-"""How the name of a file ends that is being made (`create_locked`)."""
+"""The suffix of a file that is being made (`create_locked`)."""
 _MOMENT = 60.0
-"""Seconds after which nobody is making it any more; who is, and was stopped so long, is refused."""
+"""Seconds after which nobody is making it any more; a process that was stopped for so long is refused."""
 
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""Errors that say nothing of a file: we have no descriptor or memory left."""
+_SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO)
+"""Errors that say nothing about a file: this process has no descriptor or memory left, or the disk is broken.
+"""
 
 
 class UntrustedFileError(Exception):
-    """At this name is something that gputui does not make; the message says what."""
+    """This name belongs to something that gputui does not make; the message describes it."""
 
 
 class Found(NamedTuple):
-    """A name that ends as one of ours, in a folder. (Most do not matter; `step` checks the whole name.)"""
+    """A name in a folder that ends like one of ours. (Most do not matter; `step` checks the whole name.)
 
-    place: Place
+    uid  its owner; None where the file is gone, or is nothing that gputui makes: others can have linked a
+         file of somebody to a name here
+    """
+
     name: str
+    place: Place
+    uid: int | None
 
     @property
     def path(self) -> str:
@@ -73,7 +96,7 @@ class Found(NamedTuple):
     @property
     def key(self) -> str:
         """The device of a record."""
-        return self.name.partition("@")[0].replace("+", "/")
+        return _key(self.name)
 
     @property
     def token(self) -> str:
@@ -81,35 +104,45 @@ class Found(NamedTuple):
 
     @property
     def step(self) -> int | None:
-        """Of a record: see `Claim.step`. None for a name that we do not make."""
+        """The step of a record: see `Claim.step`. None for a name that we do not make."""
         match = re.fullmatch(NAME, self.name)
         return match and int(match["step"] or 0)
 
 
+_Fields = tuple[str, Place, int | None]
+"""The fields of a `Found`; there may be many."""
+
+
+def _key(name: str) -> str:
+    return name.partition("@")[0].replace("+", "/")
+
+
 class Listing(NamedTuple):
-    """The names of records and of tickets."""
+    """The names of the records and tickets to open; and the devices of the other records, each with one of
+    their owners."""
 
     records: list[Found]
     tickets: list[Found]
+    unread: Mapping[str, int]
 
 
 _seen: dict[str | None, tuple[float, Listing, Problems]] = {}
-"""By the value of `VARIABLE` what was listed last, and until when that is good, by the clock that nobody
-sets."""
+"""By the value of `VARIABLE`: until when the last listing is valid, by the monotonic clock, and the listing.
+"""
 
 _CHEAP, _WORTH = 0.005, 20
-"""Seconds of CPU time that a listing may cost each time that somebody looks; and how many times as long as it
-has cost one that costs more is good for. So who fills the folders costs others a twentieth of their time at
-most, and one listing a call."""
+"""The CPU seconds that each listing may cost, and for how many times its cost a more expensive listing stays
+valid. So users who fill the folders cost others at most a twentieth of their time, and one listing per call.
+"""
 
 
 def seen(environ: Mapping[str, str], problems: Problems) -> Listing:
-    """As `listed`, for those who look again and again: where that costs much, what was found a moment ago.
+    """Return the result of `listed`, for repeated readings: where listing is expensive, the previous result.
 
-    Not for who is about to take devices.
+    Not for a process that is about to take devices.
     """
     named = environ.get(VARIABLE)
-    until, listing, wrong = _seen.get(named, (0.0, Listing([], []), problems))
+    until, listing, wrong = _seen.get(named, (0.0, Listing([], [], {}), problems))
     if time.monotonic() >= until:
         wrong, began = Problems(), time.thread_time()
         listing = listed(environ, wrong)
@@ -120,50 +153,94 @@ def seen(environ: Mapping[str, str], problems: Problems) -> Listing:
     return listing
 
 
+class Spent:
+    """The time that one look has taken to open files."""
+
+    def __init__(self) -> None:
+        self._began = time.thread_time()
+
+    def is_too_much(self, file: Found) -> bool:
+        """Whether this file is not opened any more, as another person's: see `MOST_SECONDS`."""
+        return file.uid != os.geteuid() and time.thread_time() - self._began > MOST_SECONDS
+
+
 def forget_what_was_seen() -> None:
-    """Have the next `seen` list everything, however short ago that was done."""
+    """Make the next `seen` list everything, however recent the last listing is."""
     _seen.clear()
 
 
 def listed(environ: Mapping[str, str], problems: Problems) -> Listing:
-    """What is in the folders of all users; what is wrong, and how much is left out because one person has too
-    much, is added to `problems`."""
-    persons, folders, found = Persons(), dict[int | None, str](), Listing([], [])
-    of_each: defaultdict[int | str | None, list[Found]] = defaultdict(list)
+    """List the folders of all users. Problems, and how much is left out because there is too much, are added
+    to `problems`."""
+    persons, folders = Persons(), dict[int | None, str]()
+    of_each: defaultdict[int | str | None, list[_Fields]] = defaultdict(list)
+    read = Counter[int | str]()
     for place in places(environ, problems):
         try:
             if place.uid is None:
                 for name in place.names:
-                    file = Found(place, name)
-                    uid = owner_of(file)
+                    uid = _owner(f"{place.folder}/{name}")
                     # (A file that is also in its user's own folder says the same there.)
                     if uid not in folders or not os.path.lexists(f"{folders[uid]}/{name}"):
-                        of_each[uid if uid is None else _person(place, uid, persons)].append(file)
+                        of_each[None if uid is None else place.folder].append((name, place, uid))
                 continue
             if place.uid != os.geteuid() and not is_unmapped(place.uid):
-                # (One whose number is not known here may be anybody.)
+                # (A user whose number is not known here may be anybody.)
                 folders[place.uid] = place.folder
-            theirs = of_each[_person(place, place.uid, persons)]
-            left = max(0, MOST_RECORDS + MOST_TICKETS - len(theirs))
-            theirs += [Found(place, name) for name in _names(place, left)]
+            # (In a container, all users without a number there are one person, except those whose folders
+            # root has made.)
+            alone = place.alone and is_unmapped(place.uid)
+            who = place.folder if alone else persons.of(place.uid)
+            read[who] += not is_unmapped(place.uid)
+            if read[who] > _MOST_FOLDERS:
+                place.told.append(f"some claims are ignored: too many folders of one person: {place.folder}")
+                continue
+            theirs = of_each[who]
+            left = max(0, MOST_FILES - len(theirs))
+            theirs += zip(_names(place, left), repeat(place), repeat(place.uid))
         except OSError as error:
             told = problems.missing if error.errno in _SHORT else place.told
             told.append(f"claims cannot be read: {place.folder}: {error.strerror}")
-    for who, theirs in of_each.items():
-        for those, end, most in zip(found, (RECORD, TICKET), (MOST_RECORDS, MOST_TICKETS), strict=True):
-            alike = [each for each in theirs if each.name.endswith(end)]
-            those += _newest(alike, most, who is not None, problems)
-    return found
+    own = of_each.pop(persons.of(os.geteuid()), [])
+    records, unread = _shared(own, of_each.values(), RECORD)
+    tickets, late = _shared(own, of_each.values(), TICKET)
+    if unread or late:
+        more = f"{len(unread) + len(late)} records are not read"
+        problems.ignored.append(f"{more}, as there are too many: devices that they claim count as claimed")
+    # (Another user can move files of somebody to the folder of format 1. Files of nobody are no claims.)
+    cut = {each.folder: each for _, each, uid in (*unread, *late) if each.uid is None and uid is not None}
+    for older in cut.values():
+        older.told.append(f"some claims may be missing: there are too many files in {older.folder}")
+    devices = {_key(name): place.uid for name, place, _ in unread if place.uid is not None}
+    return Listing(records, tickets, devices)
+
+
+def _shared(
+    own: Iterable[_Fields], others: Iterable[list[_Fields]], end: str
+) -> tuple[list[Found], list[_Fields]]:
+    """Return the files with this suffix that are opened, and those that are not: see `MOST_READ`."""
+    read, unread = [each for each in own if each[0].endswith(end)], list[_Fields]()
+    alike = [[each for each in theirs if each[0].endswith(end)] for theirs in others]
+    left = MOST_READ
+    for number, theirs in enumerate(sorted(alike, key=len)):
+        share = left // (len(alike) - number)
+        if len(theirs) > share:
+            # (Tickets of one user are then in the order of drawing.)
+            theirs.sort()
+        read += theirs[:share]
+        unread += theirs[share:]
+        left -= min(share, len(theirs))
+    return list(starmap(Found, read)), unread
 
 
 def _names(place: Place, most: int) -> list[str]:
-    """The names in a user's folder, at most this number."""
+    """Return at most this number of names in a user's folder."""
     with os.scandir(place.folder) as entries:
         names = [entry.name for entry in islice(entries, most + 1)]
     if len(names) > most:
         place.told.append(f"some claims are ignored: there are too many files in {place.folder}")
     for name in names if place.uid == os.geteuid() else ():
-        # Remove what our own killed programs have left (`create_locked`): there is room for few.
+        # Remove files that our own killed programs have left (`create_locked`): there is room for few.
         with contextlib.suppress(OSError):
             path = f"{place.folder}/{name}"
             if name.endswith(_UNFINISHED) and time.time() - os.lstat(path).st_ctime > _MOMENT:
@@ -171,43 +248,17 @@ def _names(place: Place, most: int) -> list[str]:
     return names[:most]
 
 
-def _newest(theirs: list[Found], most: int, known: bool, problems: Problems) -> list[Found]:
-    """The newest files of one person, where there are many; none where the owner is not known."""
-    if len(theirs) <= most:
-        return theirs
-    theirs.sort(key=lambda each: each.token)
-    end = len(theirs) - most * known
-    kept, left_out = theirs[end:], theirs[:end]
-    # (In a container all who have no number there look like one.)
-    unknown = any(
-        each.place.told is problems.missing and is_unmapped(owner_of(each) or 0) for each in left_out
-    )
-    told = problems.missing if unknown else problems.ignored
-    why = f"{most} of one person are read: the newest" if known else "gputui does not make such files"
-    told.append(f"{len(left_out)} records are ignored: {why}")
-    return kept
-
-
-def owner_of(found: Found) -> int | None:
-    """Whose it is; None where it is gone, or nothing that gputui makes: others can have given such a file of
-    somebody a name here."""
-    if found.place.uid is not None:
-        return found.place.uid
+def _owner(path: str) -> int | None:
+    """Return the `uid` of a file in a folder that all users share."""
     with contextlib.suppress(OSError):
-        facts = os.lstat(found.path)
+        facts = os.lstat(path)
         return None if _distrust(facts) else facts.st_uid
     return None
 
 
-def _person(place: Place, uid: int, persons: Persons) -> int | str:
-    """Who is one person: in a container those who have no number there are, but for those whose folders root
-    has made."""
-    return place.folder if place.alone and is_unmapped(uid) else persons.of(uid)
-
-
 class Held(NamedTuple):
-    """A file of which somebody has a range locked: what the kernel tells of both, and what it says itself,
-    None where that is no JSON or too much of it."""
+    """A file with a locked range: what the kernel reports about both, and its own content, None where that is
+    not JSON, or is too long."""
 
     facts: os.stat_result
     start: int
@@ -216,8 +267,8 @@ class Held(NamedTuple):
 
 
 def held_file(path: str, start: int = 0, length: int = 0) -> Held | None:
-    """A file of which its owner has some of this range locked (`record_locks.locked`); None where he has not,
-    or there is no file.
+    """Return a file of which its owner has some of this range locked (`record_locks.locked`); None where the
+    owner has not, or there is no file. A file that says its name must still have that name.
 
     Raises UntrustedFileError, and OSError where we have no descriptor left.
     """
@@ -229,8 +280,7 @@ def held_file(path: str, start: int = 0, length: int = 0) -> Held | None:
     except OSError as error:
         if error.errno in _SHORT:
             raise
-        what = "a symbolic link" if error.errno in (errno.ELOOP, errno.EMLINK) else error.strerror
-        raise UntrustedFileError(f"{name} is {what}") from None
+        raise UntrustedFileError(f"{name}: {error.strerror}") from None
     try:
         facts = os.fstat(descriptor)
         distrust = _distrust(facts)
@@ -249,25 +299,28 @@ def held_file(path: str, start: int = 0, length: int = 0) -> Held | None:
     document = None
     with contextlib.suppress(ValueError, RecursionError):
         document = json.loads(data) if len(data) <= _MAX_BYTES else None
+    if isinstance(document, dict) and document.get("record", name) != name:
+        # (Another user can rename it where the folder of format 1 is theirs.)
+        raise UntrustedFileError(f"{name} was created under another name")
     return Held(facts, *taken, document)
 
 
 def _distrust(found: os.stat_result) -> str | None:
-    """Why a file is not trusted, None if it is."""
+    """Return why a file is not trusted, None if it is."""
     if not stat.S_ISREG(found.st_mode):
         return "not a regular file"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return "writable by others than its owner"
+        return "writable by users other than its owner"
     if not found.st_mode & stat.S_IROTH:
         return "not readable by all users"
     return None
 
 
 def create_locked(folder: Path, name: str, data: bytes, start: int, length: int) -> int:
-    """Create a file with a range of it locked, and then give it its name; the descriptor is open for writing.
+    """Create a file, lock a range of it, and then give it its name; the descriptor is open for writing.
 
-    Until it is locked nobody else can open it, so that nobody else's lock can be in the way. The folder may
-    be another user's (format 1), who could put a link in its place at any moment. Raises OSError.
+    Until it is locked nobody else can open it, so nobody else's lock can be in the way. The folder may belong
+    to another user (format 1), who could put a link in its place at any moment. Raises OSError.
     """
     new = f".{os.urandom(12).hex()}{_UNFINISHED}"
     descriptor = -1
@@ -291,6 +344,20 @@ def create_locked(folder: Path, name: str, data: bytes, start: int, length: int)
     return descriptor
 
 
+def moment_of(value: object) -> float | None:
+    """A time in a record or a ticket, in epoch seconds; None where the value is none."""
+    return float(value) if isinstance(value, int | float) and 0 < value < 1e11 else None
+
+
+def word_of(value: object) -> str | None:
+    """The id of a job or the name of an agent in a record or a ticket; None for what gputui gives to none.
+
+    They are kept in the usage of the box, of which no neighbour may make megabytes.
+    """
+    return value if isinstance(value, str) and re.fullmatch(r"[\w.@+-]{1,64}", value, re.ASCII) else None
+
+
 def new_token() -> str:
-    """What ends the name of a new file: the time, by which files are in order, and what nobody can guess."""
+    """Return the end of the name of a new file: the time, by which files are ordered, and an unguessable
+    part."""
     return f"{time.time_ns():016x}{os.urandom(8).hex()}"

@@ -1,14 +1,17 @@
-"""Finds the places of claims: a folder for each user, which he alone can write, so that what others make,
-fill, rename or remove is theirs.
+"""Finds the places of claims: a folder for each user that only this user can write, so that everything that
+others make, fill, rename or remove is their own.
 
-The folders stand together in a *base*: what `VARIABLE` names; else what root has set up (`setup`), in which
-nobody else can make anything; else /tmp, where root alone could rename or remove them. Whose a folder is the
-kernel tells: its name, `gputui-claims.2.<token>`, says only in which format it is written (`FORMAT`). One who
-has a folder of a newer format holds devices in a way that this gputui cannot read, which is said and refused.
+The folders are together in a *base*: the one that `VARIABLE` names; else the one that root has set up
+(`setup`), in which nobody else can make anything; else /tmp, where only root could rename or remove them. The
+kernel reports the owner of a folder: its name, `gputui-claims.2.<token>`, gives only the format in which it
+is written (`FORMAT`). A user with a folder of a newer format holds devices in a way that this gputui cannot
+read; it reports this and refuses.
 
-Format 1, of gputui 0.1.0, has the records of all users in one folder of mode 1777. Each record is made there,
-too, and those of others that are there count, so that neither version is given what the other one holds.
-Where root has set up the base, no launch depends on that folder, which anybody can fill.
+Format 1, of gputui before 0.1.0, has the records of all users in one folder of mode 1777. Each record is also
+made there, and those of others there count, so that neither version is given what the other one holds.
+
+Where root has set up the base, nothing outside it is read or made: whatever others fill hides no claim. So
+nothing that was claimed outside may be alive at that time (`claims_setup`).
 """
 
 from __future__ import annotations
@@ -30,35 +33,40 @@ if TYPE_CHECKING:
 FORMAT = 2
 
 VARIABLE = "GPUTUI_CLAIMS"
-"""Names another base: one that containers share, or a test's own."""
+"""Names another base: one that containers share, or one for a test."""
 
 ADMINISTRATED = "/run/gputui"
-"""What root may set up: a folder for each user, each a small file system of its own."""
+"""The base that root may set up: a folder for each user, each a small file system of its own."""
 
 STICKY = ("/tmp", "/var/tmp")
 
 FALLBACKS = tuple(f"{place}/gputui-claims" for place in ("/tmp", "/var/tmp", "/dev/shm"))
-"""Where format 1 has its folder, unless root or `VARIABLE` says otherwise."""
+"""The folder of format 1, unless root or `VARIABLE` says otherwise."""
 
 REMEDY = "`gputui claims --setup` shows how root makes a folder that no other user can fill"
 
 _BEGINNING = "gputui-claims."
-"""How the name of a user's folder begins where everybody can make one; its format follows."""
+"""The prefix of a user's folder where everybody can make one; its format follows."""
 
 RECORD, TICKET = ".claim", ".ticket"
-"""How the names of a user's files end: see files.py."""
+"""The suffixes of a user's files: see files.py."""
 
 MAX_FILES, MAX_NAMES = 65_536, 2048
-"""Entries that are read in one look of all folders that everybody can fill; and names of ours among them."""
+"""The most entries that one listing reads of all folders that everybody can fill; and the most names of ours.
+"""
+
+MAX_BYTES = 256 * 2**10
+"""The limit for a user's folder itself; for a folder of all users, 128 times as much. Listing a folder that
+once had millions of files takes seconds, even if none is left."""
 
 
 class Place(NamedTuple):
-    """A folder that has records.
+    """A folder with records.
 
     uid    its user, None where all users have their records in it (format 1)
-    told   takes what is wrong with it: one of the lists of `Problems`
-    alone  whether nobody else can have one of this user's: root has made it
-    names  those of the records and tickets of all users
+    told   the list of `Problems` for what is wrong with it
+    alone  whether nobody else can make one for this user, because root has made it
+    names  the names of the records and tickets of all users
     """
 
     folder: str
@@ -69,10 +77,11 @@ class Place(NamedTuple):
 
 
 class Problems:
-    """What was not read in a look, a line each.
+    """The files that were not read in a listing, one line each.
 
     missing  there may be claims that were not seen: nothing is claimed then
-    ignored  what is no claim, although its name is one's, or is the matter of who made it
+    ignored  files that are not claims, although their names are like those of claims, or that concern only
+             their maker
     """
 
     def __init__(self) -> None:
@@ -80,28 +89,27 @@ class Problems:
         self.ignored: list[str] = []
 
     def refuse_if_missing(self) -> None:
-        """Raises UnsafeError."""
+        """Raise UnsafeError if claims may be missing."""
         if self.missing:
             raise UnsafeError(f"{self.missing[0]}. {REMEDY}")
 
 
-def bases(environ: Mapping[str, str]) -> dict[str, bool]:
-    """The folders that have folders of users, as every user sees them alike, each with whether root has set
-    it up, so that nobody else can make anything in it. New ones are made in the first; the others may have
-    older ones, made before root set one up."""
-    named, found = environ.get(VARIABLE), {}
+def base(environ: Mapping[str, str]) -> tuple[str | None, bool]:
+    """Return the folder that contains the folders of users, the same for every user, and whether root has set
+    it up, so that nobody else can make anything in it."""
+    named = environ.get(VARIABLE)
     for folder in (named,) if named else (ADMINISTRATED, *STICKY):
         facts = _facts(folder)
-        # (With the dot it is a folder on the way: a sticky one is no matter.)
+        # (With the dot it counts as a folder on the way, which may be sticky.)
         if facts and who_can_change(f"{folder}/.") is None:
             closed = not named and folder == ADMINISTRATED and not facts.st_mode & 0o022
             if closed or _is_shared(folder):
-                found[folder] = closed
-    return found
+                return folder, closed
+    return None, False
 
 
 def _older_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The folders in which gputui 0.1.0 looks for records; it makes new ones in the first."""
+    """Return the folders in which gputui before 0.1.0 looks for records; it makes new ones in the first."""
     named = environ.get(VARIABLE)
     return tuple(filter(_is_shared, (named,) if named else (ADMINISTRATED, *FALLBACKS)))
 
@@ -114,9 +122,9 @@ def _is_shared(folder: str) -> bool:
 
 
 def unusable(environ: Mapping[str, str]) -> str | None:
-    """A sentence on what VARIABLE names, where it cannot have claims; None where it can."""
+    """Return why the folder in VARIABLE cannot have claims; None where it can."""
     named = environ.get(VARIABLE)
-    if not named or bases(environ) or not os.path.lexists(named):
+    if not named or base(environ)[0] or not os.path.lexists(named):
         return None
     why = who_can_change(f"{named}/.")
     what = "not a folder with mode 1777 that only root and you can remove"
@@ -124,90 +132,104 @@ def unusable(environ: Mapping[str, str]) -> str | None:
 
 
 def places(environ: Mapping[str, str], problems: Problems) -> Iterator[Place]:
-    """The folders that have records: those of users in a base, and then the base itself, as a record counts
-    in whichever format it is; what is wrong is added to `problems`."""
-    there = bases(environ)
-    if not there and (why := unusable(environ)):
+    """Return the folders with records: those of users in a base, and then the base itself, because a record
+    counts in either format; problems are added to `problems`."""
+    there, closed = base(environ)
+    if there is None and (why := unusable(environ)):
         problems.missing.append(why)
-    # Where root has set up the base, nobody fills it, and nothing else must be whole.
-    elsewhere = problems.ignored if any(there.values()) else problems.missing
     files = ours = 0
-    for base, closed in (there | dict.fromkeys(_older_folders(environ), False)).items():
-        missing, records = problems.missing if closed else elsewhere, list[str]()
+    for folder in dict.fromkeys(filter(None, (there, *(() if closed else _older_folders(environ))))):
+        records, full = list[str](), False
         try:
-            with os.scandir(base) as entries:
-                for entry in entries:
-                    is_record = entry.name.endswith((RECORD, TICKET))
-                    fits = not is_record and (closed or entry.name.startswith(_BEGINNING))
-                    files, ours = files + (not closed), ours + (fits and not closed)
-                    if files > MAX_FILES or ours > MAX_NAMES:
-                        break
-                    if is_record:
+            # (Anybody can use /tmp itself: earlier content there says nothing.)
+            full = folder != there and os.lstat(folder).st_size > 128 * MAX_BYTES
+            with os.scandir(folder) as entries:
+                for entry in () if full else entries:
+                    files += not closed
+                    if not closed and entry.name.endswith((RECORD, TICKET)):
                         records.append(entry.name)
-                    elif fits and (place := _place(entry.path, missing, problems, closed)):
-                        yield place
+                    elif folder == there and (closed or entry.name.startswith(_BEGINNING)):
+                        ours += not closed
+                        if place := _place(entry.path, problems, closed):
+                            yield place
+                    full = files > MAX_FILES or ours > MAX_NAMES
+                    if full:
+                        break
         except OSError as error:
-            missing.append(f"claims cannot be read: {base}: {error.strerror}")
-        if files > MAX_FILES or ours > MAX_NAMES or len(records) > MAX_NAMES:
-            missing.append(f"some claims may be missing: there are too many files in {base}")
-        yield Place(base, None, elsewhere, names=records[:MAX_NAMES])
+            problems.missing.append(f"claims cannot be read: {folder}: {error.strerror}")
+        if full or len(records) > MAX_NAMES:
+            problems.missing.append(f"some claims may be missing: there are too many files in {folder}")
+        yield Place(folder, None, problems.missing, names=records[:MAX_NAMES])
 
 
-def _place(folder: str, missing: list[str], problems: Problems, closed: bool) -> Place | None:
-    """The folder, if a user has made it for his records, all can read it and nobody else can write it."""
+def _place(folder: str, problems: Problems, closed: bool) -> Place | None:
+    """Return the folder, if a user has made it for their records, all can read it and nobody else can write
+    it."""
     if (facts := _facts(folder)) is None:
         return None
     roots = closed and (facts.st_uid == 0 or is_unmapped(facts.st_uid))
     if roots and not os.path.ismount(folder):
-        # (What root has made to mount a user's folder there, in a container that is older than the mount.)
-        missing.append(f"the claims in {folder} are not seen: it is not mounted here")
+        # (Root has made it as a mount point for a user's folder, and this container is older than the mount.)
+        problems.missing.append(f"the claims in {folder} cannot be seen: it is not mounted here")
         return None
+    why = ""
     if facts.st_mode & 0o022 or facts.st_mode & 0o005 != 0o005:
-        # (Another user hides his own claims only.)
-        told = missing if facts.st_uid == os.geteuid() else problems.ignored
-        told.append(f"the claims in {folder} are not read: its mode is {facts.st_mode & 0o7777:o}, not 755")
+        why = f"its mode is {facts.st_mode & 0o7777:o}, not 755"
+    elif facts.st_size > MAX_BYTES:
+        why = f"the folder itself takes {facts.st_size >> 10} KiB"
+    if why:
+        # (Another user hides only their own claims.)
+        told = problems.missing if facts.st_uid == os.geteuid() else problems.ignored
+        told.append(f"the claims in {folder} are not read: {why}")
         return None
     form = folder.rpartition("/")[2].partition(_BEGINNING)[2].partition(".")[0]
     if form.isdecimal() and len(form) < 10 and int(form) > FORMAT:
         from gputui.system.users import user_name
 
         who = printable(user_name(facts.st_uid))
-        missing.append(
-            f"{who} uses a newer gputui, whose claims this one cannot read ({folder}): use the newer one, too"
+        problems.missing.append(
+            f"{who} uses a newer gputui, whose claims this one cannot read ({folder}); update gputui"
         )
         return None
-    # (Of those who have no number in this container, one could hide the records of another.)
-    told = missing if is_unmapped(facts.st_uid) and not closed else problems.ignored
+    # (In a container, one user without a number there could hide the records of another.)
+    told = problems.missing if is_unmapped(facts.st_uid) and not closed else problems.ignored
     return Place(folder, facts.st_uid, told, closed)
 
 
 def own_place(environ: Mapping[str, str]) -> Path:
-    """The folder for our own records, made now if there is none. Raises UnsafeError."""
+    """Return the folder for our own records, made now if there is none. Raises UnsafeError."""
     from pathlib import Path
 
     named = environ.get(VARIABLE)
     if named and not os.path.lexists(named):
+        if why := who_can_change(named):
+            # (They could put a link in its place before it gets its mode.)
+            raise UnsafeError(f"{VARIABLE}: {why}. {REMEDY}")
         _make(Path(named), 0o1777)
-    problems, there = Problems(), bases(environ)
-    base = next(iter(there), named or STICKY[0])
+    problems = Problems()
+    there, closed = base(environ)
     own = (place.folder for place in places(environ, problems) if place.uid == os.geteuid())
-    found = min((each for each in own if os.path.dirname(each) == base), default=None)  # noqa: PTH120
-    if found is not None:
+    if (found := min(own, default=None)) is not None:
         return Path(found)
     problems.refuse_if_missing()
-    if there.get(base):
-        raise UnsafeError(f"root has made no folder in {base} for you: `gputui claims --setup` makes one")
-    made = Path(base, f"{_BEGINNING}{FORMAT}.{os.urandom(8).hex()}")
-    error = _make(made, 0o755) if there else "it does not belong to root with mode 1777"
+    if closed:
+        raise UnsafeError(
+            f"root has made no folder in {there} for you; `gputui claims --setup`, run as root, makes one"
+        )
+    made = Path(there or named or STICKY[0], f"{_BEGINNING}{FORMAT}.{os.urandom(8).hex()}")
+    error = _make(made, 0o755) if there else "it does not belong to root, or its mode is not 1777"
     if error is not None:
-        raise UnsafeError(f"cannot claim devices: {base}: {error}. {REMEDY}")
+        raise UnsafeError(f"cannot claim devices: {made.parent}: {error}. {REMEDY}")
     return made
 
 
 def older_folder(environ: Mapping[str, str]) -> Path | None:
-    """The folder for our records in format 1, made now if there is none; None where none can be made."""
+    """Return the folder for our records in format 1, made now if there is none; None where none can be made,
+    and where root has set up the base."""
     from pathlib import Path
 
+    if base(environ)[1]:
+        return None
     for candidate in () if VARIABLE in environ or _older_folders(environ) else FALLBACKS:
         _make(Path(candidate), 0o1777)
         if _is_shared(candidate):
@@ -216,7 +238,8 @@ def older_folder(environ: Mapping[str, str]) -> Path | None:
 
 
 def _make(folder: Path, mode: int) -> str | None:
-    """Make a folder, under another name at first: what has this name is ready. Says what is in the way."""
+    """Make a folder, under another name first, so that the final name is always complete. Return the error,
+    if any."""
     new = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}")
     try:
         new.mkdir(0o700)

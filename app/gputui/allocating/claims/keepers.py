@@ -1,7 +1,7 @@
-"""Finds who keeps a lease when the command that it was taken for has ended.
+"""Finds the processes that keep a lease after the command that it was taken for has ended.
 
 A lease lives as long as the last process that has inherited it, which need not be the command: a tmux server
-that was started in it may outlive the command, and so may whatever a script has left in the background.
+that was started by the command may outlive it, and so may anything that a script has left in the background.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from gputui.inventory.claim import Claim
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.system.lock_holders import File, file_of, holders, locked_by, name_of
+from gputui.system.process_stat import exists
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Keeper:
 
 
 def keepers(claims: Sequence[Claim]) -> dict[Claim, tuple[Keeper, ...]]:
-    """Who keeps the claims whose command has ended; () where those processes are not ours to see.
+    """Return the processes that keep claims whose command has ended; () where we may not see them.
 
     A claim whose command still has it is left out, and so is one whose command is in another pid namespace.
     """
@@ -54,9 +55,6 @@ def _has(pid: int, record: Mapping[File, str]) -> bool:
         return True
     try:
         os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208
-    except PermissionError:
-        return True
     except OSError:
-        # Without /proc nobody can tell.
-        return not os.path.exists("/proc/self/fd")  # noqa: PTH110
+        return exists(pid)
     return False

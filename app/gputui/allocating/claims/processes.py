@@ -1,37 +1,36 @@
-"""Tells which of the processes that a driver lists belong to which claim, and so what a job really runs on.
+"""Finds the claim that each listed process belongs to, and therefore the devices on which a job really runs.
 
 A process belongs to a claim if the process itself or one of its ancestors
 
 - is a root of the claim: its command, or its job's supervisor,
 - is in the session that a root has made (each job has a session of its own), or
-- has inherited the claim's record, open; this can be seen of our own user's processes only.
+- has inherited the claim's record, open; this can be seen for our own user's processes only.
 
-Only the listed processes and their ancestors are looked up, so that all others cost nothing. Nothing is
-guessed: pids of another namespace, and roots whose pid another process has by now, belong to no claim.
+Only the listed processes and their ancestors are looked up, so all others cost nothing. Nothing is guessed:
+pids of another namespace, and roots whose pid now belongs to another process, belong to no claim.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.process import Identity, Process
-from gputui.system.descriptors import LEAST
+from gputui.system.lock_holders import opened
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.process_stat import ProcessStat, owner_of, process_stat
 from gputui.system.users import user_name
 
 _MOST_ANCESTORS = 64
 _CLOCKS_DIFFER = 60.0
-"""Seconds by which the start of a process may seem too early, as it is counted from the boot."""
+"""Seconds by which the start of a process may seem too early, because it is counted from the boot."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """A job that holds devices: what all its records say alike."""
+    """A job that holds devices: the common content of all its records."""
 
     user: str
     roots: tuple[Identity, ...]
@@ -41,7 +40,7 @@ class _Holder:
 class _Node:
     """A process or an ancestor of one: its parent, and the jobs that it belongs to by itself.
 
-    (It also belongs to those of its ancestors.)
+    (It also belongs to the jobs of its ancestors.)
     """
 
     parent: int
@@ -49,30 +48,19 @@ class _Node:
 
 
 class System:
-    """The questions to the operating system; a test gives other answers."""
+    """The queries to the operating system; a test gives other answers."""
 
     stat: Callable[[int], ProcessStat | None] = staticmethod(process_stat)
     owner: Callable[[int], int | None] = staticmethod(owner_of)
 
-    def opened(self, pid: int) -> list[str]:
-        """The files that a process has open under numbers that leases use (`move_to_high_number`)."""
-        found = []
-        try:
-            for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - a Path for each would cost more
-                if int(name) >= LEAST:
-                    # The name is read, and the file left alone: one on a dead file server would hang.
-                    found.append(os.readlink(f"/proc/{pid}/fd/{name}"))  # noqa: PTH115
-        except OSError:
-            # It ended meanwhile, or is somebody else's.
-            return found
-        return found
+    opened: Callable[[int], Iterable[tuple[str, str]]] = staticmethod(opened)
 
 
 class ClaimProcesses:
-    """Looks up which claims processes belong to.
+    """Looks up the claims that processes belong to.
 
-    Each process is looked up once, and again when there are new claims. What was found stays true: the
-    ancestors of a process do not change, though they may have ended since.
+    Each process is looked up once, and again when there are new claims. Results stay true: the ancestors of a
+    process do not change, though they may have ended since.
     """
 
     def __init__(self, system: System | None = None) -> None:
@@ -82,11 +70,11 @@ class ClaimProcesses:
         self._found: dict[_Holder, tuple[int, ...] | None] = {}
 
     def last(self, claims: Iterable[Claim]) -> tuple[Claim, ...]:
-        """The claims with the pids that were last found; asks nothing."""
+        """Return the claims with the pids that were found last; asks nothing."""
         return tuple(replace(claim, pids=self._found.get(_holder(claim))) for claim in claims)
 
     def of(self, claims: Sequence[Claim], devices: Iterable[Device]) -> tuple[Claim, ...]:
-        """The claims, each with the pids of its processes among those on the devices."""
+        """Return the claims, each with the pids of its processes among those on the devices."""
         holders = frozenset(_holder(claim) for claim in claims if claim.roots)
         self._found = {}
         if holders and in_initial_namespace():
@@ -95,7 +83,7 @@ class ClaimProcesses:
         return self.last(claims)
 
     def _forget(self, claims: Sequence[Claim], holders: frozenset[_Holder]) -> None:
-        """Forget what is known of the processes that new claims may have."""
+        """Forget the processes that may belong to new claims."""
         new = holders - self._holders
         self._holders = holders
         if not new:
@@ -129,7 +117,7 @@ def _holder(claim: Claim) -> _Holder:
 
 
 def _listed(devices: Iterable[Device]) -> Collection[Process]:
-    """The processes that exist in our pid namespace, each once."""
+    """Return the processes that exist in our pid namespace, each once."""
     found = {p.pid: p for d in devices for p in d.processes or () if p.note is None and p.started is not None}
     return found.values()
 
@@ -140,9 +128,11 @@ def _user_of(system: System, pid: int) -> str | None:
 
 
 def _is_root(system: System, root: Identity, user: str, known: ProcessStat | None = None) -> bool:
-    """Whether the process that has this pid is really the claim's, as any user may write any pid in a record.
+    """Whether the process with this pid really belongs to the claim, because any user may write any pid in a
+    record.
 
-    The user must own it, or have started it (sudo); else one could pass another's jobs off as one's own.
+    The user must own it, or have started it (sudo); otherwise a user could present another's jobs as their
+    own.
     """
     stat = known or system.stat(root.pid)
     if stat is None or stat.ticks != root.ticks:
@@ -151,7 +141,7 @@ def _is_root(system: System, root: Identity, user: str, known: ProcessStat | Non
 
 
 class _WayUp:
-    """The ancestors of the processes of one reading, each looked at once."""
+    """The ancestors of the processes of one reading, each looked up once."""
 
     def __init__(self, system: System, claims: Sequence[Claim]) -> None:
         self._system = system
@@ -160,14 +150,17 @@ class _WayUp:
         for claim in claims:
             for root in claim.roots:
                 self._roots.setdefault(root.pid, []).append((root, _holder(claim)))
-        self._records = {claim.record.rpartition("/")[2]: claim for claim in claims if claim.record}
+        # (Others may have files of the same name.)
+        self._records: dict[tuple[str, str | None], Claim] = {
+            (claim.record.rpartition("/")[2], claim.user): claim for claim in claims if claim.record
+        }
         self._users = {claim.user for claim in claims}
         self._since = min((claim.since or 0.0 for claim in claims), default=0.0) - _CLOCKS_DIFFER
 
     def holders_of(self, process: Process) -> frozenset[_Holder]:
-        """The jobs that a process belongs to; several, where one was started inside another."""
+        """Return the jobs that a process belongs to; several, where one was started inside another."""
         found: set[_Holder] = set()
-        # A process cannot have inherited what was opened after its start.
+        # A process cannot have inherited a file that was opened after its start.
         inherits = process.started is not None and process.started >= self._since
         pid = process.pid
         for _ in range(_MOST_ANCESTORS):
@@ -179,7 +172,7 @@ class _WayUp:
         return frozenset(found)
 
     def _node(self, pid: int, inherits: bool) -> _Node | None:
-        """What is known of a process; None for init, the kernel, and a process that has ended."""
+        """Return the known facts about a process; None for init, the kernel, and a process that has ended."""
         if pid <= 1:
             return None
         if pid not in self._nodes:
@@ -199,10 +192,10 @@ class _WayUp:
         return found
 
     def _made_session(self, pid: int, leader: int) -> set[_Holder]:
-        """The jobs whose root is the leader of the session that the process is in.
+        """Return the jobs whose root is the leader of the process's session.
 
-        (Process groups tell nothing: all processes of a shell's pipeline share one, and only the first
-        may be the job's.)
+        (Process groups do not help: all processes of a shell's pipeline share one, and only the first may be
+        the job's.)
         """
         at_its_pid = self._roots.get(leader)
         if not at_its_pid:
@@ -215,15 +208,14 @@ class _WayUp:
         }
 
     def _inherited(self, pid: int) -> set[_Holder]:
-        """The jobs whose records it has open. Of those of one device it belongs to the innermost step: the
-        record of the lease around that is only passed on to a step to last as long."""
+        """Return the jobs whose records it has open. Of several for one device, it belongs to the innermost
+        step: a step inherits the record of the lease around it only to keep it locked."""
         user = _user_of(self._system, pid)
         if user not in self._users:
             return set()
         innermost: dict[str, Claim] = {}
-        for path in self._system.opened(pid):
-            claim = self._records.get(path.rpartition("/")[2])
-            # (What another user has open under this name may be a file of his own.)
-            if claim and claim.user == user and claim.step >= innermost.get(claim.key, claim).step:
+        for _, path in self._system.opened(pid):
+            claim = self._records.get((path.rpartition("/")[2], user))
+            if claim and claim.step >= innermost.get(claim.key, claim).step:
                 innermost[claim.key] = claim
         return {_holder(claim) for claim in innermost.values()}

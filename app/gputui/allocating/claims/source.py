@@ -1,8 +1,7 @@
-"""A source that adds the claims, and those who wait in line, to every snapshot of another source."""
+"""A source that adds the claims and the queue to every snapshot of another source."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class WithClaims:
-    """Another source with the claims of its box, without those of this very process; those inside which it
-    runs are marked as ours. And with those who are in line."""
+    """Another source with the claims of its box, except those of this very process; claims inside which it
+    runs are marked as ours. It also adds the queue."""
 
     def __init__(self, source: Source, environ: Mapping[str, str]) -> None:
         self.label = source.label
@@ -37,26 +36,23 @@ class WithClaims:
         problems = Problems()
         names = seen(self._environ, problems)
         if self._by_index is None and Want.WHOLE in want:
-            # Claims and the queue are by UUID, which are not read of devices that are wanted by index only.
+            # Claims and the queue are by UUID, which is not read for devices that are wanted by index only.
             self._by_index = not any(names)
         if not any(names) and not problems.missing and not problems.ignored:
             return self._source.read(want, among)
-        # Imported here: nobody on this box may have claimed anything ever.
+        # Imported here: on most boxes nobody has ever claimed anything.
         from gputui.allocating.claims.read import claims
 
         if self._by_index is False:
             # (Also in later readings: a device keeps its key.)
             want &= ~Want.WHOLE
         snapshot = self._source.read(want, among)
-        # (Those of devices that are elsewhere say nothing here, however many they are.)
-        own = os.geteuid()
-        here = (each for each in names.records if each.key in snapshot.by_key or each.place.uid == own)
-        found, odd = claims(self._environ, here, problems)
+        found, odd = claims(self._environ, snapshot.by_key, names, problems)
         if found != self._found:
             from gputui.allocating.claims.own_lease import own_lease
 
-            # (To look at our descriptors and ancestors takes a millisecond, which is not spent each second.)
-            self._found, self._marked = found, own_lease(self._environ).marked(found)
+            # (Reading our descriptors and ancestors takes a millisecond, too much for every second.)
+            self._found, self._marked = found, own_lease(self._environ, found).marked(found)
         if names.tickets and Want.QUEUE in want:
             from gputui.allocating.queue import waiters
 

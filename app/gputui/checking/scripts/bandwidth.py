@@ -1,17 +1,17 @@
-"""Measures what the devices of an interpreter exchange: copies between them, and then an all-reduce.
+"""Measures the transfers between an interpreter's devices: copies between them, and then an all-reduce.
 
     python bandwidth.py FOLDER SPEC [ROLE]
 
 SPEC is JSON: {"backend" of torch.distributed, "device_type" of torch, "devices": [their numbers in torch…],
-"ranks", "max_memory", "seconds"}.
-The answers are FOLDER/copies.json and FOLDER/all_reduce.json, what went wrong FOLDER/ROLE.error. Without a
-ROLE this process imports no torch, and starts each part in processes of its own, so that the memory of one is
-given back before the next begins: "copies", and "all_reduce-RANK" for each rank.
+"ranks", "max_memory", "seconds"}. The answers are FOLDER/copies.json and FOLDER/all_reduce.json; errors are
+in FOLDER/ROLE.error. Without a ROLE, this process imports no torch, and starts each part in processes of its
+own, so that the memory of one part is released before the next begins: "copies", and "all_reduce-RANK" for
+each rank.
 
 A time is the median of five, each of ten queued operations between two events, after three warm-ups, in
-memory that was allocated before. What has arrived is compared with what was sent.
+memory that was allocated before. The received data is compared with the sent data.
 
-This file must run on Python 3.8 and newer. See probe.py for how it meets torch.
+This file must run on Python 3.8 and newer. probe.py explains how it imports torch.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _COPYING = 0.6
 _KIB, _MIB = 1024, 1024 * 1024
 _SIZES = (16 * _KIB, _MIB, 16 * _MIB, 256 * _MIB)
 _ON_HOST = "gloo"
-"""The backend that reduces on processors, and nothing of the largest size; every other one is a vendor's."""
+"""The backend that reduces on processors, without the largest size; every other backend is a vendor's."""
 
 _WARM_UPS, _QUEUED, _TIMES = 3, 10, 5
 _CHUNK = 16 * _MIB
 _TENSORS = 4
-"""How many of a size are there at once in an all-reduce: what is reduced, the pattern, and two while it is
-compared."""
+"""The number of tensors of one size that exist at once in an all-reduce: the reduced one, the pattern, and
+two for the comparison."""
 
 _PERIOD = 97
 
@@ -56,7 +56,7 @@ def main() -> None:
     signal.alarm(int(spec["seconds"]) + 5)
     deadline = time.monotonic() + spec["seconds"]
     if len(spec["devices"]) > 1:
-        # The copies stop by themselves in time; this is for one that never ends.
+        # The copies stop by themselves in time; this is for a copy that never ends.
         _run(folder, spec, ["copies"], min(deadline, time.monotonic() + spec["seconds"] * _COPYING + 5))
     if spec["ranks"] > 1:
         spec["left"] = max(1.0, deadline - time.monotonic())
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def _run(folder: Path, spec: dict[str, Any], roles: list[str], deadline: float) -> None:
-    """A process a role, until all have ended, or one has failed, or it is too late."""
+    """Run one process per role, until all have ended, one has failed, or the time limit is reached."""
     children = {role: _start(folder, spec, role) for role in roles}
     failed = ""
     while not failed and any(child.poll() is None for child in children.values()):
@@ -83,14 +83,14 @@ def _run(folder: Path, spec: dict[str, Any], roles: list[str], deadline: float) 
 
 
 def _start(folder: Path, spec: dict[str, Any], role: str) -> subprocess.Popen[bytes]:
-    # The interpreter's own options go on: they decide what can be imported.
+    # The interpreter's own options are passed on: they decide what can be imported.
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     words = [sys.executable, *flags, __file__, str(folder), json.dumps(spec), role]
     return subprocess.Popen(words, preexec_fn=_end_with_parent)
 
 
 def _end_with_parent() -> None:
-    """Linux: a worker whose parent is killed must not go on using a device."""
+    """On Linux, end with the parent: a worker whose parent is killed must not keep using a device."""
     try:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     except (OSError, AttributeError):
@@ -98,18 +98,18 @@ def _end_with_parent() -> None:
 
 
 def _tell(folder: Path, role: str, trouble: str) -> None:
-    """What is known of a failure, unless the process itself has said more."""
+    """Record the reason for a failure, unless the process itself has recorded one."""
     path = folder / (role + ".error")
     if not path.exists():
         path.write_text(trouble, encoding="utf-8")
 
 
 def _play(folder: Path, spec: dict[str, Any], role: str) -> None:
-    """One of the processes that measure."""
-    # What lies beside this file must not be found in place of the user's modules.
+    """Run as one of the processes that measure."""
+    # Files beside this one must not be imported in place of the user's modules.
     sys.path[:] = [place for place in sys.path if Path(place or ".").resolve() != _HERE]
     if Path("/sys/class/net/lo").exists():
-        # Else gloo looks up the host's own name, which many machines cannot.
+        # Otherwise gloo looks up the host's own name, which fails on many machines.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     try:
         if role == "copies":
@@ -122,14 +122,14 @@ def _play(folder: Path, spec: dict[str, Any], role: str) -> None:
 
 
 def _answer(folder: Path, name: str, found: object) -> None:
-    """After each step: what has been measured counts, however it ends."""
+    """Write the results after each step: they count, however the process ends."""
     part = folder / (name + ".part")
     part.write_text(json.dumps(found), encoding="utf-8")
     part.replace(folder / (name + ".json"))
 
 
 def _seconds(clock: Callable[[Callable[[], object]], float], work: Callable[[], object]) -> float:
-    """Seconds of one operation, by a clock for many."""
+    """Return the seconds of one operation, from a clock around many."""
 
     def times(count: int) -> float:
         return clock(lambda: [work() for _ in range(count)])
@@ -146,7 +146,7 @@ def _on_the_host(work: Callable[[], object]) -> float:
 
 
 def _on_the_devices(runtime: Any, *devices: Any) -> Callable[[Callable[[], object]], float]:
-    """A clock by the events of the last of the devices, which are all idle when it begins."""
+    """A clock with events of the last of the devices, which are all idle when it begins."""
 
     def clock(work: Callable[[], object]) -> float:
         start, end = (runtime.Event(enable_timing=True) for _ in range(2))
@@ -161,7 +161,7 @@ def _on_the_devices(runtime: Any, *devices: Any) -> Callable[[Callable[[], objec
     return clock
 
 
-# Copies from each device to each other one
+# Copies between each pair of devices
 
 
 def _copies(folder: Path, spec: dict[str, Any], deadline: float) -> None:
@@ -195,7 +195,7 @@ def _copies(folder: Path, spec: dict[str, Any], deadline: float) -> None:
 
 
 def _copy(runtime: Any, source: Any, target: Any, size: int) -> float:
-    """Seconds of one copy of `size` bytes, queued on the source's stream."""
+    """Return the seconds of one copy of `size` bytes, queued on the source's stream."""
     one, other = source[:size], target[:size]
     other.zero_()
     with runtime.device(source.device):
@@ -204,7 +204,8 @@ def _copy(runtime: Any, source: Any, target: Any, size: int) -> float:
 
 
 def _arrived(torch: Any, runtime: Any, source: Any, target: Any) -> bool:
-    """Whether the largest copy is what was sent; through the host, in parts, as memory is limited."""
+    """Whether the largest copy equals the sent data; compared on the host, in parts, because memory is
+    limited."""
     runtime.synchronize(target.device)
     return all(
         torch.equal(source[at : at + _CHUNK].cpu(), target[at : at + _CHUNK].cpu())
@@ -212,11 +213,11 @@ def _arrived(torch: Any, runtime: Any, source: Any, target: Any) -> bool:
     )
 
 
-# An all-reduce over all devices, or (gloo) over processors
+# An all-reduce over all devices, or over processors (gloo)
 
 
 def _join(folder: Path, rank: int, spec: dict[str, Any]) -> None:
-    """One rank. The ranks meet through a file in FOLDER, so that no port can be taken."""
+    """Run one rank. The ranks meet through a file in FOLDER, so no port is needed."""
     torch = importlib.import_module("torch")
     group = importlib.import_module("torch.distributed")
     backend, ranks = spec["backend"], spec["ranks"]
@@ -245,8 +246,8 @@ def _join(folder: Path, rank: int, spec: dict[str, Any]) -> None:
 
 
 def _reduce(torch: Any, group: Any, count: int, device: str, rank: int, ranks: int) -> tuple[float, bool]:
-    """Seconds of one all-reduce of `count` 32-bit numbers on the slowest rank, and whether its sums are
-    right on every rank, before and after."""
+    """Return the seconds of one all-reduce of `count` 32-bit numbers on the slowest rank, and whether its
+    sums are right on every rank, before and after."""
     pattern = torch.arange(_PERIOD, dtype=torch.float32, device=device).repeat(count // _PERIOD + 1)[:count]
     numbers = torch.empty_like(pattern)
 

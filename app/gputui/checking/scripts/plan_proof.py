@@ -1,14 +1,15 @@
-"""What the training's own libraries say of a model: run by the interpreter that will train, never by gputui.
+"""What the training's own libraries say about a model: run by the interpreter that will train, never by
+gputui.
 
     python plan_proof.py FOLDER SPEC
 
 SPEC is JSON: {"model": a folder, a config.json or a cached hub id, "seconds"}; for a proof also {"batch",
 "sequence", "precision", "checkpointing", "devices"}. The answers are FOLDER/model.json (transformers, on the
-meta device), and of a proof FOLDER/estimates.json (DeepSpeed) and FOLDER/tracked.json (torch's memory tracker
-under fake tensors), what went wrong FOLDER/PART.error. No weights are read, nothing is downloaded, no code of
-a repository is run, no device is used.
+meta device), and for a proof FOLDER/estimates.json (DeepSpeed) and FOLDER/tracked.json (torch's memory
+tracker under fake tensors); errors are in FOLDER/PART.error. It reads no weights, downloads nothing, runs no
+code of a repository, and uses no device.
 
-This file must run on Python 3.8 and newer. See probe.py for how it meets torch.
+This file must run on Python 3.8 and newer. probe.py explains how it imports torch.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _MOST_MEMORY = 32 * 1024**3
 """Bytes: a configuration with a million layers must not take the host's memory."""
 
 _DROPOUT = ("attn_pdrop", "attention_dropout", "attention_probs_dropout_prob")
-"""Attention dropout as configurations call it. The CPU's kernel for it keeps all scores, a GPU's does not."""
+"""The names of attention dropout in configurations. The CPU's kernel for it keeps all scores, a GPU's does
+not."""
 
 
 def main() -> None:
@@ -47,7 +49,7 @@ def main() -> None:
 
 
 def _part(folder: Path, name: str, made: Any) -> Any:
-    """Answer a part as soon as it is known: the next one may take all the time that is left."""
+    """Write the answer to a part as soon as it is known: the next part may take all the remaining time."""
     try:
         answer = made()
         part = folder / (name + ".part")
@@ -62,7 +64,7 @@ def _part(folder: Path, name: str, made: Any) -> Any:
 
 
 def _model(spec: dict[str, Any]) -> dict[str, Any]:
-    """The exact count, the largest layer as DeepSpeed means it, and the transformer blocks."""
+    """Return the exact count, the largest layer in DeepSpeed's sense, and the transformer blocks."""
     torch, transformers = importlib.import_module("torch"), importlib.import_module("transformers")
     config = _config(transformers, spec)
     with torch.device("meta"):
@@ -73,7 +75,7 @@ def _model(spec: dict[str, Any]) -> dict[str, Any]:
         kind = type(module).__name__
         if kind in names:
             wrapped.setdefault(kind, []).append(sum(each.numel() for each in module.parameters()))
-    # Of several, that in which most parameters are: encoders name their embeddings as well.
+    # Of several classes, the one with the most parameters: encoders name their embeddings, too.
     blocks = max(wrapped, key=lambda kind: sum(wrapped[kind])) if wrapped else None
     return {
         "versions": {
@@ -99,8 +101,8 @@ def _config(transformers: Any, spec: dict[str, Any]) -> Any:
 
 
 def _built(transformers: Any, config: Any, headed: bool, **options: Any) -> Any:
-    """The model, of a class that its configuration names, else of the first that takes it; `headed`: not a
-    bare one, which has no loss."""
+    """Return the model, of a class that its configuration names, else of the first class that takes it;
+    `headed`: not a bare model, which has no loss."""
     for name in getattr(config, "architectures", None) or ():
         kind: Any = getattr(transformers, name, None)
         if hasattr(kind, "_from_config") and not (headed and name.endswith("Model")):
@@ -115,7 +117,8 @@ def _built(transformers: Any, config: Any, headed: bool, **options: Any) -> Any:
 
 
 def _estimates(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
-    """DeepSpeed's own, for one machine. (Given a model, they count one of the meta device wrong.)"""
+    """Return DeepSpeed's own estimates, for one machine. (Given a model, it counts one on the meta device
+    wrong.)"""
     two = importlib.import_module("deepspeed.runtime.zero.stage_1_and_2")
     three = importlib.import_module("deepspeed.runtime.zero.stage3")
     parameters, largest, devices = found["parameters"], found["largest_layer"], spec["devices"]
@@ -132,7 +135,7 @@ def _estimates(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tracked(spec: dict[str, Any]) -> dict[str, Any]:
-    """The peak of a training step with AdamW on one device, in bytes."""
+    """Return the peak of a training step with AdamW on one device, in bytes."""
     torch, transformers = importlib.import_module("torch"), importlib.import_module("transformers")
     fake = importlib.import_module("torch._subclasses.fake_tensor").FakeTensorMode
     tracker = importlib.import_module("torch.distributed._tools.mem_tracker").MemTracker()
@@ -146,11 +149,11 @@ def _tracked(spec: dict[str, Any]) -> dict[str, Any]:
             transformers, config, headed=True, dtype=torch.bfloat16 if precision == "bf16" else torch.float32
         ).train()
         if model.main_input_name != "input_ids":
-            raise ValueError("no training step is known of a model that takes " + str(model.main_input_name))
+            raise ValueError("no training step is known for a model that takes " + str(model.main_input_name))
         if spec["checkpointing"]:
             model.gradient_checkpointing_enable()
         optimizer = torch.optim.AdamW(model.parameters())
-        # Its states are there from the second step on.
+        # The optimizer's states exist from the second step on.
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
         optimizer.step()

@@ -1,15 +1,15 @@
-"""What a Python interpreter sees of the devices: run by the interpreter that will train, never by gputui.
+"""The devices that a Python interpreter sees: run by the interpreter that will train, never by gputui.
 
     python probe.py FOLDER SECONDS TYPE DRIVER FRAMEWORK NAME…
 
-The answer is FOLDER/RANK.json: a file, because programs and sitecustomize write what they like to stdout.
-TYPE is the devices' type in torch, DRIVER the vendor's script that asks its driver ("-" for none), FRAMEWORK
-torch, tensorflow or jax. NAME are environment variables whose values are answered. torch and tensorflow are
-only asked for properties, which needs no context on a device, so that no memory is taken from whoever is
-there; jax counts devices by opening them, so it is told to take no memory besides.
+The answer is FOLDER/RANK.json: a file, because programs and sitecustomize may write anything to stdout. TYPE
+is the devices' type in torch, DRIVER the vendor's script that queries its driver ("-" for none), FRAMEWORK
+torch, tensorflow or jax. NAME are environment variables whose values are part of the answer. torch and
+tensorflow are only asked for properties, which needs no context on a device, so that no memory is taken from
+programs there; jax counts devices by opening them, so it is told to take no further memory.
 
-This file must run on Python 3.8 and newer with nothing installed. Frameworks are imported by a name as a
-text, because nothing of gputui itself may import one.
+This file must run on Python 3.8 and newer with nothing installed. Frameworks are imported by a name in a
+string, because nothing of gputui itself may import one.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _HERE = Path(__file__).resolve().parent
 
 
 def main() -> None:
-    # deepspeed's launcher puts an argument of its own first.
+    # deepspeed's launcher adds an argument of its own in front.
     words = [word for word in sys.argv[1:] if not word.startswith("--local_rank")]
     folder, seconds = words[0], int(words[1])
     if hasattr(signal, "alarm"):
-        # gputui ends us in time; this is for when it has been killed itself.
+        # gputui ends this process in time; the alarm is for when gputui itself has been killed.
         signal.alarm(seconds + 5)
-    # What lies beside this file must not be found in place of the user's modules.
+    # Files beside this one must not be imported in place of the user's modules.
     sys.path[:] = [place for place in sys.path if Path(place or ".").resolve() != _HERE]
     answer: dict[str, Any] = {
         "python": sys.version.split()[0],
         "executable": sys.executable or None,
         "environment": {name: os.environ.get(name) for name in words[5:]},
     }
-    # The framework first: it must meet the driver as it would in the training.
+    # The framework comes first: it must find the driver as it would in the training.
     answer["asked"] = words[4]
     answer["framework"] = _framework(words[4], words[2])
     answer["driver"] = _driver(words[3])
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def _framework(name: str, device_type: str) -> dict[str, Any] | None:
-    """What the framework sees; None where there is none."""
+    """Return what the framework sees; None where there is no framework."""
     found: dict[str, Any] = {
         "version": None,
         "cuda": None,
@@ -66,7 +66,7 @@ def _framework(name: str, device_type: str) -> dict[str, Any] | None:
         if importlib.util.find_spec(name) is None:
             return None
         if name == "jax":
-            # (After the answer on the environment. Else it would take three quarters of each device.)
+            # (After the answer on the environment. Otherwise jax would take three quarters of each device.)
             os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
         module = importlib.import_module(name)
         version = str(module.__version__)
@@ -79,10 +79,10 @@ def _framework(name: str, device_type: str) -> dict[str, Any] | None:
 
 
 def _torch(torch: Any, device_type: str, found: dict[str, Any]) -> None:
-    """Devices with UUID, bus id, name and memory."""
+    """Add the devices to `found`, with UUID, bus id, name and memory."""
     found["cuda"] = _text(getattr(torch.version, "cuda", None))
     found["hip"] = _text(getattr(torch.version, "hip", None))
-    # (A build for ROCm has its devices in the module of the name "cuda".)
+    # (A build for ROCm has its devices in the module named "cuda".)
     built = found["cuda"] or found["hip"]
     if device_type == "hpu":
         _bring_hpu()
@@ -102,7 +102,7 @@ def _torch(torch: Any, device_type: str, found: dict[str, Any]) -> None:
         count = module.device_count()
         available: Any = getattr(module, "is_available", None) or backend.is_available
         if count or not available():
-            # Where it sees nothing, this is what says why.
+            # If the framework sees nothing, this gives the reason.
             if hasattr(module, "init"):
                 module.init()
             count = module.device_count()
@@ -116,13 +116,13 @@ def _torch(torch: Any, device_type: str, found: dict[str, Any]) -> None:
 
 
 def _bring_hpu() -> None:
-    """torch.hpu is there once Habana's package has been imported."""
+    """Import Habana's package, if it is installed: it adds torch.hpu."""
     if importlib.util.find_spec("habana_frameworks") is not None:
         importlib.import_module("habana_frameworks.torch")
 
 
 def _tensorflow(tensorflow: Any, device_type: str, found: dict[str, Any]) -> None:
-    """Devices by name. (More would be in `device_lib`, which opens the devices and takes their memory.)"""
+    """Add the devices to `found`, by name. (`device_lib` has more, but opens them and takes their memory.)"""
     build = dict(tensorflow.sysconfig.get_build_info())
     found["cuda"], found["hip"] = _text(build.get("cuda_version")), _text(build.get("rocm_version"))
     found["built"] = bool(build.get("is_cuda_build") or build.get("is_rocm_build"))
@@ -138,12 +138,13 @@ def _tensorflow(tensorflow: Any, device_type: str, found: dict[str, Any]) -> Non
 
 
 def _jax(jax: Any, device_type: str, found: dict[str, Any]) -> None:
-    """Devices by name. Without a plugin for them (`jax_plugins.xla_cuda12`) it is a build for the CPU."""
+    """Add the devices to `found`, by name. Without a plugin for them (`jax_plugins.xla_cuda12`), jax is a
+    build for the CPU."""
     plugins = importlib.util.find_spec("jax_plugins")
     places = list(plugins.submodule_search_locations or ()) if plugins else []
     found["built"] = any(pkgutil.iter_modules(places))
     try:
-        # (Those of this process: there may be other machines.)
+        # (The devices of this process: there may be other machines.)
         devices = jax.local_devices(backend="gpu" if device_type == "cuda" else device_type)
         found["built"] = found["built"] or bool(devices)
         found["devices"] = [_named(getattr(device, "device_kind", None)) for device in devices]
@@ -159,7 +160,7 @@ def _named(name: Any) -> dict[str, Any]:
 
 
 def _of_torch(properties: Any) -> dict[str, Any]:
-    """One device; the UUID since torch 2.5, the bus id in newer ones still."""
+    """Return one device; the UUID exists since torch 2.5, the bus id in even newer versions."""
     bus: list[Any] = [
         getattr(properties, "pci_" + each + "_id", None) for each in ("domain", "bus", "device")
     ]
@@ -173,7 +174,8 @@ def _of_torch(properties: Any) -> dict[str, Any]:
 
 
 def _driver(script: str) -> dict[str, Any] | None:
-    """What the vendor's driver itself gives, by the vendor's own script; None where it has none."""
+    """Return what the vendor's driver itself reports, by the vendor's own script; None where there is
+    none."""
     if script == "-":
         return None
     try:

@@ -96,9 +96,9 @@ def read_axis(text: str, options: Collection[str]) -> Axis:
     A comma within a value is written "\\,". Raises AxisError.
     """
     if len(text) > _MOST_TEXT or "\0" in text:
-        raise AxisError("--vary is too long or has a null byte")
+        raise AxisError("--vary is too long or contains a NUL byte")
     prefix, colon, rest = text.partition(":")
-    kind: Kind | None = next((each for each in _PREFIXES if colon and each == prefix), None)
+    kind = next((each for each in _PREFIXES if colon and each == prefix), None)
     if kind is None:
         rest = text
     key, equals, values = rest.partition("=")
@@ -126,9 +126,11 @@ def _plain(key: str, options: Collection[str]) -> Kind:
     if key in options:
         return "option"
     if key.startswith("-"):
-        raise AxisError(f"{key!r} is no launch option; an option of the command is arg:{key}=VALUE,VALUE")
+        raise AxisError(
+            f"{key!r} is not a launch option; vary an option of the command with arg:{key}=VALUE,VALUE"
+        )
     known = ", ".join((*options, "n", "gpus"))
-    raise AxisError(f"{key!r} cannot be varied: env:NAME, arg:NAME, word:NAME, or one of {known}")
+    raise AxisError(f"{key!r} cannot be varied; vary env:NAME, arg:NAME, word:NAME, or one of {known}")
 
 
 def _values(text: str) -> list[str]:
@@ -148,7 +150,7 @@ def variants(axes: Sequence[Axis]) -> list[tuple[Setting, ...]]:
     ]
 
 
-NOTHING_VARIED = f"nothing is varied: --vary launcher=python,torchrun ({_WRITE})"
+NOTHING_VARIED = f"nothing is varied; for example: --vary launcher=python,torchrun ({_WRITE})"
 
 
 def left_out(texts: Sequence[str], combinations: Sequence[tuple[Setting, ...]]) -> set[int]:

@@ -103,7 +103,7 @@ def read_figures(lines: Iterable[str], metric: re.Pattern[str] | None = None) ->
 
 
 def _rate(line: str) -> float | None:
-    """The steps per second in a line that is no progress bar, or None."""
+    """The steps per second in a line that is not a progress bar, or None."""
     if (match := _RATE.search(line) or _NAMED_RATE.search(line)) is not None:
         return _number(match[1], None)
     if (match := _MEGATRON.search(line)) is not None:

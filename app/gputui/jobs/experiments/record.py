@@ -20,6 +20,7 @@ from gputui.inventory.typed_json import (
     DocumentError,
     Figure,
     Form,
+    Json,
     Moment,
     Positive,
     Record,
@@ -27,14 +28,9 @@ from gputui.inventory.typed_json import (
     Words,
     form_of,
     inside,
-    list_of,
-    text,
     within,
 )
-from gputui.jobs.experiments.axes import label
 from gputui.jobs.experiments.request import ExperimentRequest, Kind
-from gputui.launching.launch_options import LaunchOptions
-from gputui.requesting.launch_request import LaunchRequest
 
 State = Literal["running", "done", "stopped"]
 """running: a process starts its runs; done: every run was made; stopped: `--resume` continues it."""
@@ -156,13 +152,13 @@ class Experiment:
         return " × ".join(heading for _, heading in self.axes) or " ".join(self.rows[0].words)
 
     @property
-    def made(self) -> int:
+    def runs_over(self) -> int:
         """The number of runs that have ended, without a run that was stopped together with its experiment."""
         over = ("done", "failed", "timeout", *(("stopped",) if self.state != "stopped" else ()))
         return sum(run.state in over for row in self.rows for run in row.runs)
 
     @property
-    def wanted(self) -> int:
+    def runs_in_all(self) -> int:
         """The number of runs that the experiment makes in all."""
         return len(self.rows) * self.request.repeat
 
@@ -280,6 +276,8 @@ def _spread(values: Sequence[float | None]) -> Spread | None:
 
 # JSON and CSV
 
+# The form of the rows within STORED.
+Record(Row, "values label command=words runs devices launch=line")
 STORED = Record(Experiment, "state created request axes rows devices ended directory withheld")
 CHANGE = Record(Change)
 """The forms of the record's files."""
@@ -323,7 +321,7 @@ LISTS: Mapping[Kind, Document] = {
 }
 
 
-def document(experiment: Experiment) -> dict[str, Any]:
+def document(experiment: Experiment) -> Json:
     """Return the experiment as JSON, with the figures that follow from its runs."""
     kind = experiment.request.kind
     rows = [_row_document(experiment, each) for each in summaries(experiment)]
@@ -331,7 +329,7 @@ def document(experiment: Experiment) -> dict[str, Any]:
     return DOCUMENTS[kind].write(experiment, axes=axes, **{_ROWS[kind]: rows})
 
 
-def _row_document(experiment: Experiment, summary: Summary) -> dict[str, Any]:
+def _row_document(experiment: Experiment, summary: Summary) -> Json:
     """Return a variant as JSON. The result of its last run is also on the top level, as most variants have
     one run only."""
     row, last = summary.row, summary.row.last or Run(1, None, "waiting", attempts=0)
@@ -371,39 +369,7 @@ def as_csv(experiment: Experiment) -> str:
 def read(value: Any, folder: Path, changes: Iterable[Any]) -> Experiment:
     """Read the experiment in this folder from its record, and apply its changes. Raises DocumentError."""
     inside("schema", _SCHEMA.read, within(value, "schema"))
-    facts = STORED.facts(value) if "request" in value else _facts_of_earlier(value)
-    found = Experiment(folder, **facts)
+    found = Experiment(folder, **STORED.facts(value))
     if not found.rows or any(len(row.values) != len(found.axes) for row in found.rows):
-        raise DocumentError("variants with a value of each axis expected", "rows")
+        raise DocumentError("expected variants with a value for each axis", "rows")
     return found.with_changes(each for each in map(CHANGE.read, changes) if each.place < len(found.rows))
-
-
-_EARLIER = Record(Experiment, "state created ended devices directory withheld", "devices directory withheld")
-_EARLIER_REQUEST = Record(ExperimentRequest, "repeat metric less_is_better=less", "*")
-_EARLIER_ROW = Record(Row, "values label command=words runs devices launch=line", "*")
-_COMMAND = form_of(tuple[Words, ...])
-
-
-def _facts_of_earlier(value: dict[str, Any]) -> dict[str, Any]:
-    """Read a record without a request: an earlier gputui kept the options of the call as words. A sweep then
-    has no command either, so that it cannot be resumed with other options than its own."""
-    kind: Kind = "sweep" if "tasks" in value else "comparison"
-    command = inside("command", _COMMAND.read, value.get("command", [])) if kind == "comparison" else ()
-    request = ExperimentRequest(kind, LaunchRequest(LaunchOptions(command)), **_EARLIER_REQUEST.facts(value))
-    names = ("name", "heading")
-    pairs = list_of(lambda axis: [text(within(axis, name)) for name in names], value.get("axes", []))
-    axes = tuple((name, heading) for name, heading in pairs)
-    rows = inside(_ROWS[kind], lambda found: list_of(_row_of_earlier, found), within(value, _ROWS[kind]))
-    named = [label([(axis[1], each) for axis, each in zip(axes, row.values, strict=False)]) for row in rows]
-    rows = tuple(replace(row, label=row.label or name) for row, name in zip(rows, named, strict=True))
-    return {**_EARLIER.facts(value), "request": request, "axes": axes, "rows": rows}
-
-
-def _row_of_earlier(value: Any) -> Row:
-    """Read a variant, or a task that has the fields of its only run itself."""
-    row = _EARLIER_ROW.read(value)
-    if row.runs or not value.get("attempts"):
-        return row
-    run = _RUN.read({"round": 1, **value})
-    wall = run.ended - run.started if run.ended is not None and run.started is not None else None
-    return replace(row, runs=(replace(run, wall=wall),))

@@ -20,9 +20,9 @@ import shlex
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -34,7 +34,7 @@ from gputui.allocating.queue import in_line_for, waiters
 from gputui.choosing.named_devices import NamingError, devices_named
 from gputui.choosing.sharing import tasks_that_fit
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import MIB, printable
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.snapshot import Snapshot
@@ -53,6 +53,7 @@ from gputui.launching.start import StartError
 from gputui.requesting.launch_request import LaunchRequest
 from gputui.requesting.prepared_launch import PreparedLaunch
 from gputui.sources.source import NoSourceError, Source, Want
+from gputui.system import landlock
 from gputui.system.ending_signals import EndedError, without_signals
 from gputui.vendors.registry import vendors_of
 
@@ -64,7 +65,7 @@ and seconds between two tries. A driver's utilization is a mean over up to a sec
 ended run."""
 _SOON, _PACE = 0.1, 1.0
 """Seconds before the first reading of a run's devices, and the longest time between two readings."""
-_MOST_LOG, _MOST_LINES = 1024 * 1024, 20_000
+_MOST_LOG, _MOST_LINES = MIB, 20_000
 """Bytes and lines at the end of a log that are searched for figures: a training prints them at its end."""
 _LONGEST_NAME = 60
 
@@ -117,11 +118,6 @@ def own_devices(planned: Planned, held: Allocation) -> Allocation:
     return held._replace(devices=tuple(device for device in named if device.key in keys))
 
 
-def notes_of(launch: Launch) -> list[str]:
-    """The warnings and remarks of a launch, for the user."""
-    return [*(f"warning: {each}" for each in launch.warnings), *(f"note: {each}" for each in launch.remarks)]
-
-
 class Listener(TurnListener, Protocol):
     """Receives the events of an experiment."""
 
@@ -158,7 +154,7 @@ class _Running:
         self.peak_memory: int | None = None
         self._weighed = {device.key: (0.0, 0.0) for device in devices}
 
-    def see(self, snapshot: Snapshot | None) -> None:
+    def add_reading(self, snapshot: Snapshot | None) -> None:
         """Add a reading of the devices; after None, the devices are not read any more."""
         if snapshot is None:
             self.next = math.inf
@@ -215,7 +211,7 @@ class Runner:
     _source: Source | None = None
     _todo: deque[tuple[int, int]] = field(default_factory=deque)
     _running: dict[tuple[int, int], _Running] = field(default_factory=dict)
-    """By the index of the variant and the round."""
+    """The runs in progress, by the index of the variant and the round."""
     _halted: bool = False
     _settled: float = 0.0
     _tie: int | None = None
@@ -270,7 +266,7 @@ class Runner:
 
     def _adopt(self) -> None:
         jobs = stored(self.job_environ)
-        found, by_id = as_it_stands(self.experiment, jobs), {job.id: job for job in jobs.jobs}
+        found, by_id = with_outcome_of_jobs(self.experiment, jobs), {job.id: job for job in jobs.jobs}
         again = []
         for number in range(1, found.request.repeat + 1):
             for place, row in enumerate(found.rows):
@@ -297,7 +293,7 @@ class Runner:
         planned = self.planned[self._todo[0][0]]
         held = self.held
         # On the CPU, only --jobs limits the number of runs at the same time.
-        if held is None or (held.devices and self._on(held)):
+        if held is None or (held.devices and self._sharing(held)):
             with self.opened(planned.prepared.request.cpu_only) as source:
                 held = self._devices(planned.prepared, source)
         if held is None:
@@ -305,28 +301,28 @@ class Runner:
         try:
             self._start(planned, held)
         finally:
-            if held is not self.held and not self._on(held):
+            if held is not self.held and not self._sharing(held):
                 # The job, if one has started, has inherited the lease.
                 held.release()
 
     def _devices(self, planned: PreparedLaunch, source: Source) -> Allocation | None:
         """Get devices for a run. None: there are none yet, and some time has passed or a run has ended."""
         if self.held is not None:
-            if self._room([self.held], source):
+            if self._with_room([self.held], source):
                 return self.held
             self._collect()
             return None
-        held = self._at_once(planned, source) or self._beside(planned, source)
-        if held is None and time.monotonic() < self._settled and not self._others(own=0):
+        held = self._free_now(planned, source) or self._of_running(planned, source)
+        if held is None and time.monotonic() < self._settled and not self._others_wait(own=0):
             self._collect(_PAUSE)
             return None
         return held or self._allocated(planned, source, math.inf)
 
-    def _on(self, held: Allocation | None) -> list[_Running]:
+    def _sharing(self, held: Allocation | None) -> list[_Running]:
         """The runs in progress that share these devices."""
         return [each for each in self._running.values() if held is not None and each.held is held]
 
-    def _at_once(self, planned: PreparedLaunch, source: Source) -> Allocation | None:
+    def _free_now(self, planned: PreparedLaunch, source: Source) -> Allocation | None:
         """Allocate devices that are free now and that no other launch is waiting for; None if there are
         none."""
         if not planned.request.picks and not planned.request.cpu_only:
@@ -341,11 +337,13 @@ class Runner:
         request, approve = replace(planned.request, wait=wait), planned.approve(self.environ)
         return allocate(request, source, self.environ, self.listener, True, approve, self._sleep)
 
-    def _beside(self, planned: PreparedLaunch, source: Source) -> Allocation | None:
+    def _of_running(self, planned: PreparedLaunch, source: Source) -> Allocation | None:
         """Return devices of runs in progress that have memory for another run; None if there are none, or if
         others are in the queue for them."""
         shared = [each.held for each in self._running.values() if each.held is not None]
-        found = self._room([held for held in shared if held.request.size == planned.request.size], source)
+        found = self._with_room(
+            [held for held in shared if held.request.size == planned.request.size], source
+        )
         if found is None or not planned.request.picks:
             return None
         held, now = found
@@ -354,7 +352,7 @@ class Runner:
         planned.approve(self.environ)(held.devices, vendors_of(now.devices))
         return held
 
-    def _room(self, among: Sequence[Allocation], source: Source) -> tuple[Allocation, Snapshot] | None:
+    def _with_room(self, among: Sequence[Allocation], source: Source) -> tuple[Allocation, Snapshot] | None:
         """The shared devices with memory for most further runs, and the box; None without any."""
         need = self.request.memory
         if need is None or not among:
@@ -369,7 +367,7 @@ class Runner:
             if there is None or there.fault is not None or there.compute_mode not in (None, "default"):
                 return 0
             then = held.snapshot.memory_free(device)
-            return tasks_that_fit(need, then, now.memory_free(there), len(self._on(held)))
+            return tasks_that_fit(need, then, now.memory_free(there), len(self._sharing(held)))
 
         found = max(among, key=room)
         return (found, now) if room(found) > 0 else None
@@ -379,7 +377,7 @@ class Runner:
         before = self.experiment.rows[place].run_of(number)
         run = Run(number, None, "running", attempts=(before.attempts if before else 0) + 1)
         try:
-            launch, asked = self._made_ready(planned, held, place, number)
+            launch, asked = self._make_launch(planned, held, place, number)
             labels = tuple(map(held.snapshot.label, launch.devices))
             if number:
                 change = Change(place, run, labels, without_secrets_of(launch).line)
@@ -389,15 +387,15 @@ class Runner:
                 job = self._job(launch, job_name(self.experiment, place, number), held, shared, asked)
                 seen = launch.devices if self.reads and not self._on_cpu else ()
                 self._running[place, number] = _Running(job, shared, seen, self.request.timeout)
-                self._tell_whose(shared)
+                self._record_owner(shared)
                 run = replace(run, job=job.id, started=job.started)
-                self._put(place, run)
+                self._record_run(place, run)
         except StartError as error:
             self._ended(place, replace(run, state="failed", status=error.status, reason=str(error)))
             return
         self.listener.begins(self.experiment, place, run, labels)
 
-    def _made_ready(
+    def _make_launch(
         self, planned: Planned, held: Allocation, place: int, number: int
     ) -> tuple[Launch, LaunchRequest]:
         """Run the command of `--before`, and return the launch of a run and its request. Raises
@@ -412,19 +410,30 @@ class Runner:
                 folder.mkdir(parents=True, exist_ok=True)
             own = own_devices(planned, held) if held is self.held else held
             launch = launch_on(planned, own, self.environ, options)
-            # For held devices, the user has been told before.
-            for text in notes_of(launch) if held is not self.held else ():
+            # For held devices, the user has been informed before.
+            for text in launch.notes if held is not self.held else ():
                 self.listener.remark(text)
-            if before:
-                environ, where = launch.environment(self.job_environ), launch.directory
-                shell, nothing = ("/bin/sh", "-c", before), subprocess.DEVNULL
-                done = subprocess.run(shell, env=environ, cwd=where, stdin=nothing, stdout=2, check=False)
-                if done.returncode:
-                    # As in `rm -r out; python t.py`, the command starts nevertheless.
-                    self.listener.remark(f"warning: --before ended with status {done.returncode}")
+            if before and (status := self._status_of(before, launch)):
+                # As in `rm -r out; python t.py`, the command starts nevertheless.
+                self.listener.remark(f"warning: --before ended with status {status}")
         except OSError as error:
             raise StartError(f"{folder}: {error.strerror}", 126) from None
         return launch, replace(asked, options=options)
+
+    def _status_of(self, before: str, launch: Launch) -> int:
+        """Run the command of `--before` where the launch will run, and as confined. Raises OSError."""
+        environ = launch.started.environment(self.job_environ)
+
+        def start() -> subprocess.Popen[bytes]:
+            words, nothing = ("/bin/sh", "-c", before), subprocess.DEVNULL
+            return subprocess.Popen(words, env=environ, cwd=launch.directory, stdin=nothing, stdout=2)
+
+        with landlock.started(launch.left_out, start) as process:
+            try:
+                return process.wait()
+            except BaseException:
+                process.kill()
+                raise
 
     def _job(
         self, launch: Launch, name: str, held: Allocation, shared: Allocation | None, asked: LaunchRequest
@@ -438,9 +447,9 @@ class Runner:
             launch, self.job_environ, name, descriptors, claims=records, request=asked, tie=self._tie
         )
 
-    def _tell_whose(self, held: Allocation | None) -> None:
+    def _record_owner(self, held: Allocation | None) -> None:
         """Record the run that began last as the owner of a shared claim."""
-        jobs = [each.job for each in self._on(held)]
+        jobs = [each.job for each in self._sharing(held)]
         if held is None or held.lease is None or not jobs:
             return
         last = max(jobs, key=lambda job: job.created)
@@ -449,15 +458,15 @@ class Runner:
             supervisor = last.supervisor.pid if last.supervisor is not None else None
             held.lease.belongs_to(last.command.pid, last.id, supervisor, others)
 
-    # Going on
+    # While runs are in progress
 
     def _sleep(self, seconds: float) -> None:
         """Wait in the queue. Raises _AgainError if a run has ended and no other launch is in the queue,
         because its devices can be taken at once then; also if no further run is to start."""
-        if self._collect(seconds) and (self._halted or not self._others(own=1)):
+        if self._collect(seconds) and (self._halted or not self._others_wait(own=1)):
             raise _AgainError
 
-    def _others(self, own: int) -> bool:
+    def _others_wait(self, own: int) -> bool:
         """Whether others are in the queue; `own` is the number of places in it that belong to this
         process."""
         return sum(not waiter.silent for waiter in waiters(self.environ)) > own
@@ -472,26 +481,26 @@ class Runner:
             wait = max(0.0, min(deadline, due) - time.monotonic())
             over = wait_for_any([running.job for running in self._running.values()], wait)
             for job in over:
-                self._came_to_end(by_id[job.id], job)
-            if over or self._look():
+                self._finish(by_id[job.id], job)
+            if over or self._check_due():
                 return True
             if time.monotonic() >= deadline:
                 return False
 
-    def _look(self) -> bool:
+    def _check_due(self) -> bool:
         """Read the devices that are due, and stop the runs that are past their timeout. Return whether any
         was stopped."""
         now = time.monotonic()
         due = [each for each in self._running.values() if each.next <= now]
-        snapshot = self._now() if due and self.reads else None
+        snapshot = self._read_devices() if due and self.reads else None
         for each in due:
-            each.see(snapshot)
+            each.add_reading(snapshot)
         late = [key for key, each in self._running.items() if each.latest <= now]
         for key in late:
-            self._came_to_end(key, stop(self._running[key].job).job, late=True)
+            self._finish(key, stop(self._running[key].job).job, late=True)
         return bool(late)
 
-    def _now(self) -> Snapshot | None:
+    def _read_devices(self) -> Snapshot | None:
         """Read the devices. If they cannot be read, return None and measure no more."""
         try:
             if self._source is None:
@@ -499,25 +508,27 @@ class Runner:
             return self._source.read(Want.LOAD | Want.HOST)
         except NoSourceError as error:
             self.reads = False
-            self.listener.remark(f"warning: memory and utilization are not measured any more: {error}")
+            self.listener.remark(f"warning: memory and utilization are no longer measured: {error}")
             return None
 
     # Ending
 
-    def _came_to_end(self, key: tuple[int, int], job: Job, late: bool = False) -> None:
+    def _finish(self, key: tuple[int, int], job: Job, late: bool = False) -> None:
         with without_signals():
             running = self._running.pop(key)
             self._settled = time.monotonic() + _SETTLING
-            if running.held is not None and running.held is not self.held and not self._on(running.held):
+            if running.held is not None and running.held is not self.held and not self._sharing(running.held):
                 running.held.release()
-            self._tell_whose(running.held)
-            self._ended(key[0], self._seen(key, running, job, late))
+            self._record_owner(running.held)
+            self._ended(key[0], self._with_measurements(key, running, job, late))
 
-    def _seen(self, key: tuple[int, int], running: _Running, job: Job, late: bool = False) -> Run:
+    def _with_measurements(
+        self, key: tuple[int, int], running: _Running, job: Job, late: bool = False
+    ) -> Run:
         """Return the run with the outcome of its job and the measurements of its devices."""
         place, number = key
         before = self.experiment.rows[place].run_of(number) or Run(number, job.id, "running")
-        run = came_to(before, job, self.experiment)
+        run = run_with_outcome(before, job, self.experiment)
         known = [each for each in running.utilizations if each is not None]
         return replace(
             run,
@@ -534,7 +545,7 @@ class Runner:
             self._todo.append((place, run.round))
         elif failed and self.request.stop_on_failure:
             self._halted = True
-        self._put(place, replace(run, state="waiting") if again else run)
+        self._record_run(place, replace(run, state="waiting") if again else run)
         self.listener.ended(self.experiment, place, run)
 
     def _stop_all(self) -> None:
@@ -545,11 +556,11 @@ class Runner:
             jobs = threads.map(_stopped, [each.job for each in self._running.values()])
             for (key, each), job in zip(self._running.items(), jobs, strict=True):
                 if isinstance(job, JobError):
-                    self._put(key[0], Run(key[1], each.job.id, "failed", reason=str(job)))
+                    self._record_run(key[0], Run(key[1], each.job.id, "failed", reason=str(job)))
                 else:
-                    self._put(key[0], self._seen(key, each, job))
+                    self._record_run(key[0], self._with_measurements(key, each, job))
 
-    def _put(self, place: int, run: Run) -> None:
+    def _record_run(self, place: int, run: Run) -> None:
         if run.round:
             change = self.experiment.change(place, run)
             self._keep(self.experiment.with_changes([change]), change)
@@ -569,7 +580,7 @@ def job_name(experiment: Experiment, place: int, number: int = 1) -> str:
     return f"{experiment.id}.{place + 1}" + (f".{number}" if number > 1 else "")
 
 
-def came_to(run: Run, job: Job, experiment: Experiment) -> Run:
+def run_with_outcome(run: Run, job: Job, experiment: Experiment) -> Run:
     """Return the run with the outcome of its job, or as running if the job is not over."""
     if not job.over:
         return replace(run, state="running", job=job.id, started=job.started)
@@ -591,7 +602,19 @@ def came_to(run: Run, job: Job, experiment: Experiment) -> Run:
     )
 
 
-def as_it_stands(experiment: Experiment, jobs: Stored) -> Experiment:
+def with_outcomes(found: Iterable[Experiment], read: Callable[[], Stored]) -> tuple[Experiment, ...]:
+    """Update those of the experiments that no process runs from the records of their jobs. `read` reads these
+    records; it is called only if a run is not over. Raises what it raises."""
+    jobs = cache(read)
+    return tuple(
+        each
+        if each.state == "running" or each.runs_over == each.runs_in_all
+        else with_outcome_of_jobs(each, jobs())
+        for each in found
+    )
+
+
+def with_outcome_of_jobs(experiment: Experiment, jobs: Stored) -> Experiment:
     """Update an experiment that no process runs from the records of its jobs, which may have changed since
     its record was written.
 
@@ -608,7 +631,7 @@ def as_it_stands(experiment: Experiment, jobs: Stored) -> Experiment:
                 continue
             job = by_name.get(job_name(experiment, place, number)) or by_id.get(run.job or "")
             if job is not None and (job.id != run.job or run.state == "running"):
-                run = came_to(replace(run, attempts=max(1, run.attempts)), job, experiment)
+                run = run_with_outcome(replace(run, attempts=max(1, run.attempts)), job, experiment)
                 changes.append(experiment.change(place, run))
             elif job is None and run.state == "running":
                 run = replace(run, state="failed", reason="the record of its job is gone")

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import MIB, printable
 from gputui.inventory.job import JobError
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.typed_json import SCHEMA, DocumentError, loads
@@ -23,7 +23,7 @@ from gputui.jobs.record_folders import (
     RecordError,
     Unreadable,
     cannot_keep,
-    meant,
+    find_by_word,
     new_folder,
     read_document,
     read_folders,
@@ -31,10 +31,10 @@ from gputui.jobs.record_folders import (
     remove,
 )
 from gputui.jobs.store import jobs_folder
-from gputui.system.files import alone, append_private, open_own, write_private
+from gputui.system.files import alone, append_private, open_own, read_own, write_private
 
-_MOST_BYTES = 64 * 1024 * 1024
-_MOST_CHANGES = 4 * 1024 * 1024
+_MOST_BYTES = 64 * MIB
+_MOST_CHANGES = 4 * MIB
 """Bytes of changes after which the record is written as a whole."""
 _CHANGES, _LOCK = "changes.jsonl", "lock"
 
@@ -114,13 +114,13 @@ def find(kind: Kind, word: str, environ: Mapping[str, str]) -> Experiment | Unre
     """Find an experiment by its id or the beginning of its id. Raises JobError."""
     among = kept(environ, None, kind)
     everything: tuple[Experiment | Unreadable, ...] = (*among.records, *among.unreadable)
-    return meant(word, everything, kind, f"gputui {SUBCOMMANDS[kind]} --list")
+    return find_by_word(word, everything, kind, f"gputui {SUBCOMMANDS[kind]} --list")
 
 
 def forget(found: Experiment | Unreadable) -> None:
     """Remove the experiment if it exists; its jobs and their logs stay. Raises JobError while it runs."""
     if isinstance(found, Experiment) and found.state == "running":
-        raise JobError(f"{found.request.kind} {found.id} is running: end it first (Ctrl-C where it runs)")
+        raise JobError(f"{found.request.kind} {found.id} is running; stop it first (Ctrl-C where it runs)")
     remove(found.folder)
 
 
@@ -191,8 +191,8 @@ def _changes(file: Path) -> list[object]:
     """The documents of the changes. A line that was not written completely is left out: the jobs have the
     same information. Raises OSError."""
     found = []
-    with contextlib.suppress(FileNotFoundError), os.fdopen(open_own(file), "rb") as stream:
-        for line in stream.read(_MOST_BYTES).splitlines():
+    with contextlib.suppress(FileNotFoundError):
+        for line in read_own(file, _MOST_BYTES).splitlines():
             with contextlib.suppress(DocumentError):
                 found.append(loads(line))
     return found

@@ -10,8 +10,8 @@ from gputui.inventory.columns import Column, printed
 from gputui.inventory.formatting import UNKNOWN, duration, printable, size
 from gputui.inventory.job import how_it_ended
 from gputui.inventory.light_dataclasses import replace
-from gputui.inventory.text_table import cut
-from gputui.jobs.experiments.record import Basis, Experiment, Run, Spread, Summary, summaries
+from gputui.inventory.text_table import bar, cut
+from gputui.jobs.experiments.record import Basis, Experiment, Run, Summary, summaries
 from gputui.launching.quoting import quote
 
 BASES: Mapping[Basis, str] = {
@@ -21,7 +21,6 @@ BASES: Mapping[Basis, str] = {
 }
 """A description of each basis of a comparison, for people."""
 
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LEAST_BAR, _MOST_BAR = 8, 60
 _MOST_LABEL, _MOST_WHAT = 40, 60
 _UNSET = "(unset)"
@@ -63,12 +62,12 @@ def figures(experiment: Experiment) -> list[Figure]:
     # Bars of one time are enough: the table also has the other.
     other_time = {"runtime": "wall", "wall": "runtime", "metric": ""}[basis]
     found = summaries(experiment)
-    known = [
-        each
-        for each in _FIGURES
-        if each.name != other_time
-        and any(spread and spread.median > 0 for spread in (summary.spreads[each.name] for summary in found))
-    ]
+
+    def is_known(name: str) -> bool:
+        spreads = (summary.spreads[name] for summary in found)
+        return any(spread is not None and spread.median > 0 for spread in spreads)
+
+    known = [each for each in _FIGURES if each.name != other_time and is_known(each.name)]
     return sorted(known, key=lambda each: each.name != basis)
 
 
@@ -87,9 +86,9 @@ def headline(experiment: Experiment) -> str:
 
 
 def by_what(experiment: Experiment) -> str:
-    """Describe the figure that variants are compared by, and whether more or less is better."""
-    which = "more" if experiment.more_is_better else "less"
-    several = "; median, with the least and the most" if experiment.request.repeat > 1 else ""
+    """Describe the figure that variants are compared by, and whether higher or lower is better."""
+    which = "higher" if experiment.more_is_better else "lower"
+    several = "; median, minimum and maximum" if experiment.request.repeat > 1 else ""
     return f"compared by {BASES[experiment.basis]}: {which} is better{several}"
 
 
@@ -211,7 +210,7 @@ def _took(summary: Summary, place: Place | None) -> str:
     return took(replace(run, wall=place.now - run.started) if run.state == "running" and place else run)
 
 
-def bars(experiment: Experiment, figure: Figure, width: int, ascii_only: bool = False) -> list[str]:
+def bars(experiment: Experiment, figure: Figure, width: int) -> list[str]:
     """Return one bar per variant, from 0 to the maximum. For the figure that variants are compared by, the
     best one is marked and the others have their difference."""
     found, basis = summaries(experiment), experiment.basis
@@ -227,22 +226,13 @@ def bars(experiment: Experiment, figure: Figure, width: int, ascii_only: bool = 
     lines = []
     for name, spread, text in zip(labels, spreads, texts, strict=True):
         fraction = spread.median / most if spread is not None and most > 0 else 0.0
-        lines.append(f" {cut(name, wide).ljust(wide)}  {_bar(fraction, room, ascii_only)} {text}".rstrip())
+        lines.append(f" {cut(name, wide).ljust(wide)}  {bar(fraction, room).ljust(room)} {text}".rstrip())
     return lines
-
-
-def _bar(fraction: float, room: int, ascii_only: bool) -> str:
-    fraction = min(1.0, max(0.0, fraction))
-    if ascii_only:
-        return ("#" * round(fraction * room)).ljust(room)
-    eighths = round(fraction * room * 8)
-    full, rest = divmod(eighths, 8)
-    return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(room)
 
 
 def _figure(figure: Figure, spread: bool) -> Column[Summary]:
     def text(summary: Summary) -> str:
-        found: Spread | None = summary.spreads[figure.name]
+        found = summary.spreads[figure.name]
         if found is None:
             return UNKNOWN
         told = figure.text(found.median)
@@ -263,16 +253,14 @@ def _difference(summary: Summary) -> str:
     return "best" if summary.difference == 0 else f"{summary.difference:+.1f}%"
 
 
-def lines(
-    experiment: Experiment, width: int | None, place: Place | None = None, ascii_only: bool = False
-) -> Sequence[str]:
+def lines(experiment: Experiment, width: int | None, place: Place | None = None) -> Sequence[str]:
     """Return the complete text: the headline, the table and, if variants are compared, the basis and the bars
     of every figure."""
     found = [headline(experiment), "", *table(experiment, width, place)]
     if experiment.compares and any(each.basis is not None for each in summaries(experiment)):
         found += ["", by_what(experiment)]
         for figure in figures(experiment):
-            found += ["", figure.title, *bars(experiment, figure, width or 100, ascii_only)]
+            found += ["", figure.title, *bars(experiment, figure, width or 100)]
     return found
 
 
@@ -281,7 +269,7 @@ def experiment_columns(now: float) -> list[Column[Experiment]]:
     return [
         Column("ID", lambda each: each.id, "strong"),
         Column("STATE", lambda each: each.state),
-        Column("RUNS", lambda each: f"{each.made}/{each.wanted}"),
+        Column("RUNS", lambda each: f"{each.runs_over}/{each.runs_in_all}"),
         Column("FAILED", lambda each: str(each.count("failed", "timeout") or UNKNOWN)),
         Column("BEGAN", lambda each: f"{duration(max(0.0, now - each.created))} ago"),
         Column("VARIED", lambda each: cut(printable(each.title), _MOST_LABEL)),

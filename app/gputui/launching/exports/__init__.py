@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from gputui.launching.exports.accelerate import accelerate_notes, to_accelerate
+from gputui.launching.exports.compose_file import to_compose
 from gputui.launching.exports.docker import docker_notes, to_docker
 from gputui.launching.exports.dotenv import to_dotenv
 from gputui.launching.exports.form import DEFAULT, ExportError, ExportOptions, Form
 from gputui.launching.exports.json_document import to_json
+from gputui.launching.exports.kubernetes import kubernetes_notes, to_kubernetes
 from gputui.launching.exports.ray import ray_notes, to_ray
 from gputui.launching.exports.sbatch import sbatch_notes, to_sbatch
 from gputui.launching.exports.shell_lines import to_fish, to_powershell, to_sh
@@ -22,6 +24,13 @@ FORMS: dict[str, Form] = {
     "docker": Form(
         "docker run with the devices in their order", to_docker, docker_notes, frozenset(("image", "name"))
     ),
+    "compose": Form(
+        "a compose.yaml with the devices in their order",
+        to_compose,
+        docker_notes,
+        frozenset(("image", "name")),
+        utf8=True,
+    ),
     "sbatch": Form(
         "a script for Slurm, which selects the devices",
         to_sbatch,
@@ -32,6 +41,13 @@ FORMS: dict[str, Form] = {
         "ray job submit; Ray selects the devices",
         to_ray,
         lambda launch, options: ray_notes(launch),
+    ),
+    "kubernetes": Form(
+        "a job for kubectl create; Kubernetes selects the devices",
+        to_kubernetes,
+        kubernetes_notes,
+        frozenset(("image", "name")),
+        utf8=True,
     ),
     "accelerate": Form(
         "for accelerate launch --config_file",

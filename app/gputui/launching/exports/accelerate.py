@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gputui.inventory.formatting import is_digits
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.argument_vector import Arguments, read_options
 from gputui.launching.exports.form import (
@@ -26,6 +27,7 @@ from gputui.launching.launchers.accelerate_config import Config
 from gputui.launching.launchers.entrypoint import Entrypoint
 from gputui.launching.wrappers import unwrap
 from gputui.planning.files import cluster_config
+from gputui.vendors.visibility import Changes
 
 _KINDS = {
     "use-fsdp": "FSDP",
@@ -34,7 +36,7 @@ _KINDS = {
     "multi-gpu": "MULTI_GPU",
 }
 _WRITTEN = frozenset(("num-processes", "num-machines", "gpu-ids", "cpu", "use-parallelism-config"))
-"""Options that the configuration says in any case, from the launch."""
+"""Options that the configuration always contains, because the launch gives their values."""
 
 _KEYS = frozenset(
     (
@@ -57,14 +59,15 @@ _SECTIONS = {
         "deepspeed_config",
     ),
 }
-"""In which part of the configuration the options of that beginning are; each under its own name."""
+"""The part of the configuration that has the options with that prefix, each under its own name."""
 
 
 def to_accelerate(launch: Launch, options: ExportOptions = DEFAULT) -> str:
-    """YAML; the line that starts it is a comment on top.
+    """Return the YAML, with the line that starts it as a comment at the top.
 
-    Options of an `accelerate launch` that are keys of the configuration move there, the others stay on the
-    line. What a configuration of the user's says besides is in it too, as it is not read beside this one.
+    Options of an `accelerate launch` that are keys of the configuration are moved there; the others stay on
+    the line. Values of the user's own configuration are included, too, because accelerate reads only one of
+    the two.
     """
     import yaml
 
@@ -82,36 +85,37 @@ def to_accelerate(launch: Launch, options: ExportOptions = DEFAULT) -> str:
 
 
 def accelerate_notes(launch: Launch) -> tuple[str, ...]:
-    """What the file leaves to its line."""
+    """Return notes on what the file leaves to its line."""
     variable = launch.vendor.visibility.variable
-    which = f"{variable} which devices: the" if variable else "not which devices: the"
-    return (f"the file says how many processes, {which} comment on top is the line to start it",)
+    which = f"{variable} the devices; the" if variable else "not the devices; the"
+    return (f"the file gives the number of processes, {which} comment at the top is the line to start it",)
 
 
 def _starter(entrypoint: Entrypoint) -> tuple[str, ...]:
-    """accelerate of the interpreter, or of the environment, that the command names."""
+    """Return the words that start accelerate in the interpreter, or in the environment, that the command
+    names."""
     if entrypoint.python is not None:
         return entrypoint.by_module("accelerate.commands.launch")
     return (f"{entrypoint.home}/accelerate" if entrypoint.home is not None else "accelerate", "launch")
 
 
 def _taken(command: tuple[str, ...]) -> tuple[Arguments, Entrypoint]:
-    """The options of `accelerate launch` in the command, and what it starts."""
+    """Return the options of `accelerate launch` in the command, and its entrypoint."""
     launcher = recognised(command)
     entrypoint = launcher.entrypoint(command)
     own = entrypoint.left_out if isinstance(launcher, Accelerate) else ()
     return read_options(own, OPTIONS), entrypoint
 
 
-def _changes(launch: Launch) -> tuple[tuple[str, str | None], ...]:
-    """The changes, with the variable where another launcher names the devices on its line."""
+def _changes(launch: Launch) -> Changes:
+    """Return the changes; where another launcher names the devices on its line, the variable is added."""
     if visible_devices(launch) is not None:
         return launch.changes
     return (*launch.vendor.visibility.changes(launch.devices), *other_changes(launch).items())
 
 
 def _config(given: Arguments, launch: Launch) -> tuple[dict[str, object], list[str]]:
-    """The configuration, and the options that stay on the line."""
+    """Return the configuration, and the options that stay on the line."""
     theirs = Config("", launch.settings or {})
     if "config-file" in given and launch.settings is None:
         raise ExportError(f"the configuration of the command cannot be read: {given.get('config-file')}")
@@ -121,11 +125,9 @@ def _config(given: Arguments, launch: Launch) -> tuple[dict[str, object], list[s
     kind = _kind(given, launch, theirs.kind, count)
     machines = given.number("num-machines") or theirs.machines
     cpu = not launch.devices or "cpu" in given
-    config: dict[str, object] = cluster_config(kind, count, machines, cpu)
+    config = cluster_config(kind, count, machines, cpu)
     left: list[str] = []
-    parts: dict[str, dict[str, object]] = {
-        key: dict(value) for key, value in theirs.values.items() if isinstance(value, Mapping)
-    }
+    parts = {key: dict(value) for key, value in theirs.values.items() if isinstance(value, Mapping)}
     usual = {"machine_rank", "mixed_precision"}
     config.update(
         (key, value)
@@ -152,7 +154,7 @@ def _kind(given: Arguments, launch: Launch, theirs: str, count: int) -> str:
         return "MULTI_CPU" if count > 1 else "NO"
     named = next((kind for name, kind in _KINDS.items() if name in given), None)
     if named is None and launch.settings is None and launch.launcher == "accelerate" and count > 1:
-        # Without a kind on the line, the launcher has seen one in a configuration that cannot be read.
+        # The line says no kind, so the launcher has found one in a configuration that cannot be read.
         raise ExportError(
             "your own accelerate configuration says which kind of run this is, and cannot be read; name it in"
             " the command (--use_fsdp, --use_deepspeed, --multi_gpu)"
@@ -164,14 +166,14 @@ def _kind(given: Arguments, launch: Launch, theirs: str, count: int) -> str:
 
 
 def section_of(name: str) -> str | None:
-    """The part of the configuration in which an option of the launcher is, None where it has none."""
+    """Return the part of the configuration for an option of the launcher, None where there is none."""
     return next((section for start, section in _SECTIONS.items() if f"{name}-".startswith(f"{start}-")), None)
 
 
 def _value(text: str) -> object:
-    """As accelerate's own files have it: numbers and truth values are not text."""
+    """Return the value as accelerate's own files have it: numbers and truth values are not text."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    if text.isascii() and text.isdigit():
+    if is_digits(text):
         return int(text)
     return text

@@ -8,16 +8,16 @@ from gputui.launching.exports.form import ExportError, final_changes, need_text
 from gputui.launching.launch import Launch
 
 _AS_IT_IS = re.compile(r"(?!['\"`])(?:[^\s#$\\'\"`]|(?<=[^\s])#|(?<=[^\s]) (?=[^\s#])|(?<=[^\s])['\"`\\])*")
-"""What every reader takes for the value without quotes: no edge of space, no comment, no `$`."""
+"""A value that every reader takes unquoted: no spaces at its ends, no comment, no `$`."""
 
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
 
 
 def to_dotenv(launch: Launch) -> str:
-    """`NAME=value` lines, and the launch as a comment above them.
+    """Return `NAME=value` lines, with the launch as a comment above them.
 
-    `docker run --env-file` takes a line as it is, quotes and all: a value that other readers need quotes for
-    has a comment that says so. Raises ExportError for what no such file can say.
+    `docker run --env-file` takes a line literally, quotes included: a value that other readers need quotes
+    for has a comment that says so. Raises ExportError for values that no such file can express.
     """
     need_text(launch, "a dotenv file")
     lines = [f"# {launch.line}"] if launch.argv else []
@@ -32,7 +32,7 @@ def _lines(name: str, value: str) -> list[str]:
     if _AS_IT_IS.fullmatch(value):
         return [f"{name}={value}"]
     if "${" in value:
-        # python-dotenv does so within quotes of either kind, and has no escape for it.
+        # python-dotenv does so within quotes of either kind, and there is no escape for it.
         raise ExportError(
             f"readers of dotenv files replace ${{…}} in {name}, in quotes too; --as sh does not"
         )

@@ -1,25 +1,28 @@
-"""What all exports share: their options, their error, and what they require of a launch."""
+"""The common parts of all exports: their options, their error, and their requirements."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
+from typing import Any
 
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.launching.launch import Launch
 
 
 class ExportError(ValueError):
-    """The form cannot express the launch. The message says why, and what can."""
+    """The form cannot express the launch. The message gives the reason, and a form that can."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """Options of an export besides the launch; each form takes those that it has a use for.
+    """Options of an export besides the launch; each form uses those that apply to it.
 
-    image   of the container (docker)
-    nodes   how many machines (sbatch); other forms have them in the launch
-    name    of the job, the container or the configuration; None: one made from the command
-    file    where the text will be, for a form that has to name itself
+    image   the container's image (docker, compose, kubernetes)
+    nodes   the number of machines (sbatch); other forms take it from the launch
+    name    the name of the job, the container or the configuration; None: one made from the command
+    file    where the text will be, for a form that has to name its own file
     """
 
     image: str = "IMAGE"
@@ -36,10 +39,10 @@ class Form:
     """A form of export. Both functions are pure; `write` raises ExportError.
 
     about   what it is, in a few words: for the list on the screen and for --help
-    write   the text, without a newline at its end
-    notes   sentences for the person who exports, about what the form changes
-    takes   the fields of `ExportOptions` that mean something to it
-    utf8    its reader takes UTF-8 whatever the locale; a shell takes the bytes that we were given
+    write   returns the text, without a newline at its end
+    notes   sentences for the user about what the form changes
+    takes   the fields of `ExportOptions` that apply to it
+    utf8    whether its reader takes UTF-8 whatever the locale is; a shell takes the bytes that we were given
     """
 
     about: str
@@ -50,29 +53,35 @@ class Form:
 
 
 def final_changes(launch: Launch) -> dict[str, str | None]:
-    """The environment changes by name; of several for one name the last, as in the environment."""
+    """Return the environment changes by name; of several for one name the last, as in the environment."""
     return dict(launch.changes)
 
 
 def other_changes(launch: Launch) -> dict[str, str | None]:
-    """The changes without those that say which devices are visible."""
+    """Return the changes except those that select the visible devices."""
     names = launch.vendor.visibility.names
     return {name: value for name, value in final_changes(launch).items() if name not in names}
 
 
 def visible_devices(launch: Launch) -> str | None:
-    """The list of visible devices that the launch sets; "" where it sets none, None where it unsets it."""
+    """Return the list of visible devices that the launch sets; "" where it sets none, None where it unsets
+    it."""
     return final_changes(launch).get(launch.vendor.visibility.variable, "")
 
 
+def selected_by(scheduler: str, asks: str, launch: Launch) -> str:
+    """Return the note that a scheduler selects the devices itself; `asks`: what the form asks it for."""
+    return f"{scheduler} selects the devices: {asks}, not for {visible_devices(launch) or 'these'}"
+
+
 def need_command(launch: Launch, what: str) -> None:
-    """Raises ExportError where there is nothing to start."""
+    """Raise ExportError where there is no command to start."""
     if not launch.argv:
         raise ExportError(f"{what} starts a command, which goes after --")
 
 
 def need_text(launch: Launch, what: str) -> None:
-    """Raises ExportError where a word has bytes that are no text, which the form's reader cannot have."""
+    """Raise ExportError where a word has bytes that are not UTF-8, which the form's reader cannot take."""
     values = (value for _, value in launch.changes if value is not None)
     for word in (*launch.argv, *values, launch.directory or ""):
         try:
@@ -81,10 +90,27 @@ def need_text(launch: Launch, what: str) -> None:
             raise ExportError(f"{what} is UTF-8 text, and {word!r} is not; --as sh has every byte") from None
 
 
-def need_variable(launch: Launch, where: str) -> None:
-    """Raises ExportError where the command itself names devices, which are others elsewhere."""
-    if launch.names:
-        raise ExportError(
-            f"the {launch.launcher} command names devices of this machine, and {where};"
-            " --launcher torchrun names none"
-        )
+def need_absolute(launch: Launch) -> None:
+    """Raise ExportError where the directory would be looked for below another one in a container."""
+    if launch.directory and not launch.directory.startswith("/"):
+        raise ExportError(f"a container's directory is an absolute path, not {launch.directory!r}")
+
+
+_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]+")
+"""The strings that are left without quotes: no reader parses them as numbers, as some do `1e-4` and `0o17`.
+PyYAML quotes those that are keywords of YAML, such as `yes`."""
+
+
+def yaml_text(document: object) -> str:
+    """Return the document as YAML for readers of version 1.1 and 1.2, which differ in what needs quotes."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    def quoted(dumper: Any, text: str) -> Any:
+        style = None if _PLAIN.fullmatch(text) else '"'
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+    Dumper.add_representer(str, quoted)
+    return yaml.dump(document, None, Dumper, sort_keys=False, allow_unicode=True, width=math.inf).rstrip("\n")

@@ -1,9 +1,9 @@
 """A line that submits a job to a Ray cluster: `ray job submit`.
 
-Ray counts devices and chooses them itself, among those that it was started with: for what a job starts it
-sets the list of visible devices. So the line asks for as many as were chosen, and names none. Seen with Ray
-2.60: the working directory is packed and unpacked on the cluster, where the command starts in it; the words
-behind "--" arrive as they are (`shlex.join`); a variable can be set there, and none unset.
+Ray itself counts devices and chooses them, among those that it was started with, and sets the list of visible
+devices for what a job starts. So the line asks for the number of selected devices, and names none. Observed
+with Ray 2.60: the working directory is packed, and unpacked on the cluster, where the command starts in it;
+the words after "--" arrive unchanged (`shlex.join`); a variable can be set there, but not unset.
 """
 
 from __future__ import annotations
@@ -17,26 +17,24 @@ from gputui.launching.exports.form import (
     final_changes,
     need_command,
     need_text,
-    need_variable,
     other_changes,
-    visible_devices,
+    selected_by,
 )
 from gputui.launching.launch import Launch
 from gputui.launching.quoting import posix
-from gputui.launching.slurm_job import names_devices
+from gputui.launching.scheduler_job import names_devices
 
 
 def to_ray(launch: Launch, options: ExportOptions = DEFAULT) -> str:
-    """The line, for any POSIX shell. Raises ExportError for what Ray cannot start."""
-    need_command(launch, "a job of Ray's")
-    need_variable(launch, "Ray chooses others")
-    need_text(launch, "what Ray takes")
+    """Return the line, for any POSIX shell. Raises ExportError for what Ray cannot start."""
+    need_command(launch, "a Ray job")
+    need_text(launch, "input for Ray")
     why_not = names_devices(launch, "Ray")
     if why_not is not None:
         raise ExportError(why_not)
     if options.nodes > 1:
-        raise ExportError("a job of Ray's starts one command, on one machine; --as sbatch has several")
-    # (Without devices, those of the machine are hidden from the command by our own variables.)
+        raise ExportError("a Ray job starts one command, on one machine; --as sbatch can use several")
+    # (Without devices, our own variables hide those of the machine from the command.)
     changes = other_changes(launch) if launch.devices else final_changes(launch)
     values = {name: value for name, value in changes.items() if value is not None}
     unset = [word for name, value in changes.items() if value is None for word in ("-u", name)]
@@ -55,15 +53,13 @@ def _devices(launch: Launch) -> list[str]:
         return []
     if gres == "gpu":
         return [f"--entrypoint-num-gpus={count}"]
-    # (ray/_private/accelerators/hpu.py: what is no GPU is a resource of its own.)
+    # (ray/_private/accelerators/hpu.py: a device that is not a GPU is a resource of its own.)
     return [f"--entrypoint-resources={json.dumps({gres.upper(): count})}"]
 
 
 def ray_notes(launch: Launch) -> tuple[str, ...]:
-    """What the line leaves to Ray."""
+    """Return notes on what the line leaves to Ray."""
     uploaded = f"Ray packs {launch.directory or 'this folder'} and sends it to the cluster"
     if not launch.devices:
         return (uploaded,)
-    chosen = visible_devices(launch) or "these"
-    asked = f"Ray selects the devices: the job asks for {len(launch.devices)}, not for {chosen}"
-    return (asked, uploaded)
+    return (selected_by("Ray", f"the job asks for {len(launch.devices)}", launch), uploaded)

@@ -1,9 +1,9 @@
 """A script for Slurm's `sbatch`.
 
-Slurm counts devices and chooses them itself: it discards the list of visible devices of whoever submits, and
-sets its own. So the script asks for as many devices as were chosen, and names none. Seen with Slurm 22.05:
+Slurm itself counts devices and chooses them: it discards the submitter's list of visible devices, and sets
+its own. So the script asks for the number of selected devices, and names none. Observed with Slurm 22.05:
 srun takes a lone ":" among a program's words for the start of another job's options; to a step without
-devices it hands no such list on, not even an empty one, and all may be seen then.
+devices it does not pass on a list, not even an empty one, so the step may see all devices.
 """
 
 from __future__ import annotations
@@ -17,16 +17,23 @@ from gputui.launching.exports.form import (
     ExportError,
     ExportOptions,
     need_command,
-    need_variable,
     other_changes,
-    visible_devices,
+    selected_by,
 )
 from gputui.launching.launch import Launch
 from gputui.launching.launchers.mpirun import parts
 from gputui.launching.launchers.torchrun import RENDEZVOUS, Torchrun
 from gputui.launching.programs.clusters import SRUN
-from gputui.launching.quoting import quote
-from gputui.launching.slurm_job import CORES, cores_of, devices_option, job_name, no_job, tasks_of
+from gputui.launching.quoting import change_directory, quote
+from gputui.launching.scheduler_job import (
+    CORES,
+    cores_of,
+    devices_option,
+    job_name,
+    no_job,
+    slurm_time,
+    tasks_of,
+)
 from gputui.launching.wrappers import unwrap
 
 _PORT = 29500
@@ -34,9 +41,9 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:@,+=-]+")
 
 
 def to_sbatch(launch: Launch, options: ExportOptions = DEFAULT) -> str:
-    """The script. Raises ExportError for what Slurm cannot start: several machines without torchrun."""
+    """Return the script. Raises ExportError for what Slurm cannot start, such as several machines without
+    torchrun."""
     need_command(launch, "a batch script")
-    need_variable(launch, "Slurm chooses others")
     why_not = no_job(launch)
     if why_not is not None:
         raise ExportError(why_not)
@@ -44,17 +51,16 @@ def to_sbatch(launch: Launch, options: ExportOptions = DEFAULT) -> str:
     if launch.devices:
         visibility = launch.vendor.visibility
         variable = visibility.slurm or visibility.variable
-        # (Of devices that are no "gpu" to it, Slurm knows no variable.)
+        # (Slurm has no variable for devices that are not a "gpu" to it.)
         itself = launch.vendor.gres == "gpu"
         says = f"sets {variable} itself" if itself else f"the site's prolog sets {variable}"
         lines.append(f"# Slurm selects the devices{f', and {says}' if variable else ''}.")
     if launch.directory and not _PLAIN.fullmatch(launch.directory):
-        place = launch.directory if launch.directory.startswith("/") else f"./{launch.directory}"
-        lines.append(f"cd -- {quote(place)} || exit")
+        lines.append(f"{change_directory(launch.directory, quote)} || exit")
     for name, value in other_changes(launch).items():
         lines.append(f"unset {name}" if value is None else f"export {name}={quote(value) if value else ''}")
     if cores_of(launch):
-        # Since 22.05 srun does not take this over from the job.
+        # Since 22.05, srun does not inherit this from the job.
         lines.append('export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"')
     if options.nodes == 1:
         return "\n".join([*lines, _started([quote(word) for word in launch.argv], launch)])
@@ -64,19 +70,16 @@ def to_sbatch(launch: Launch, options: ExportOptions = DEFAULT) -> str:
 
 
 def sbatch_notes(launch: Launch) -> tuple[str, ...]:
-    """What the script leaves to Slurm."""
+    """Return notes on what the script leaves to Slurm."""
     notes = []
     if launch.devices:
-        chosen = visible_devices(launch) or "these"
-        notes.append(
-            f"Slurm selects the devices: the script asks for {len(launch.devices)}, not for {chosen}"
-        )
+        notes.append(selected_by("Slurm", f"the script asks for {len(launch.devices)}", launch))
     if launch.devices and launch.vendor.gres != "gpu":
-        notes.append(f"a site may call them otherwise than {launch.vendor.gres}: `sinfo -o %G` names it")
+        notes.append(f"a site may use another name than {launch.vendor.gres}; `sinfo -o %G` shows it")
     if any(device.parent for device in launch.devices):
-        notes.append("MIG instances may need their type: --gpus-per-node=TYPE:N, as `sinfo -o %G` names it")
+        notes.append("MIG instances may need their type: --gpus-per-node=TYPE:N, as `sinfo -o %G` shows it")
     if not cores_of(launch):
-        notes.append(f"no --cpus-per-task: Slurm then gives a task one core ({CORES}=N says how many)")
+        notes.append(f"no --cpus-per-task: Slurm then gives each task one core (set {CORES}=N)")
     return tuple(notes)
 
 
@@ -88,6 +91,7 @@ def _header(launch: Launch, options: ExportOptions) -> list[str]:
         "ntasks-per-node": str(tasks_of(launch) or 1),
         **dict([devices_option(launch).split("=")] if launch.devices else []),
         "cpus-per-task": str(cores) if cores else None,
+        "time": slurm_time(launch),
         "output": "%x-%j.out",
         "chdir": launch.directory if launch.directory and _PLAIN.fullmatch(launch.directory) else None,
     }
@@ -103,8 +107,8 @@ def _name(launch: Launch, options: ExportOptions) -> str:
 
 
 def _started(words: list[str], launch: Launch) -> str:
-    """The line that starts the words, which are quoted already: through srun, unless they start Slurm's tasks
-    themselves."""
+    """Return the line that starts the words, which are quoted already: through srun, unless they start
+    Slurm's tasks themselves."""
     own = tasks_of(launch) is not None
     hiding = () if launch.devices else launch.vendor.visibility.changes(())
     hidden = [f"{name}={value}" for name, value in hiding]
@@ -118,8 +122,8 @@ def _started(words: list[str], launch: Launch) -> str:
 
 
 def _hidden_within(launch: Launch, hiding: Sequence[str]) -> list[str]:
-    """The words with `hiding` in front of each program that is started: on its way there, through a step
-    without devices, an empty list would be lost."""
+    """Return the words with `hiding` in front of each program that they start: a step without devices would
+    not pass on an empty list."""
     before, command = unwrap(launch.argv)
     if program_name(command) == "srun":
         given = read_options(command[1:], SRUN)
@@ -131,7 +135,8 @@ def _hidden_within(launch: Launch, hiding: Sequence[str]) -> list[str]:
 
 
 def _between_nodes(launch: Launch) -> list[str]:
-    """torchrun's words for several machines, quoted; those that Slurm knows are left to the shell."""
+    """Return torchrun's words for several machines, quoted; the shell fills in those that only Slurm
+    knows."""
     before, command = unwrap(launch.argv)
     torchrun = Torchrun()
     if not torchrun.recognises(command):
@@ -140,7 +145,7 @@ def _between_nodes(launch: Launch) -> list[str]:
         )
     starter, rest = torchrun.split(command)
     given = torchrun.given(rest)
-    # Between machines only Slurm knows where the processes meet; how they do (--rdzv-conf) stays.
+    # Only Slurm knows the machine of the rendezvous; its other settings (--rdzv-conf) stay.
     kept = given.without([name for name in RENDEZVOUS if name != "rdzv-conf"])
     return [
         *(quote(word) for word in (*before, *starter)),

@@ -12,7 +12,7 @@ from gputui.launching.quoting import Quoting, assignment, fish, posix, powershel
 
 
 def to_sh(launch: Launch) -> str:
-    """For any POSIX shell; without a command the variables alone, to be read with `eval` or `source`."""
+    """Return a line for any POSIX shell; without a command the variables alone, for `eval` or `source`."""
     if launch.argv:
         return launch.render(posix)
     set_to = " ".join(assignment(name, value, posix) for name, value in launch.changes if value is not None)
@@ -35,7 +35,8 @@ _FISH_WORDS = frozenset(
 
 
 def to_fish(launch: Launch) -> str:
-    """One line that sets and unsets for the command only; without a command lines for `source`."""
+    """Return one line that sets and unsets variables for the command only; without a command, lines for
+    `source`."""
     if not launch.argv:
         return "\n".join(
             f"set -e {name}" if value is None else f"set -gx {name} {fish(value)}"
@@ -48,15 +49,16 @@ def _fish_program(word: str, form: Quoting) -> str:
     quoted = form(word)
     if word in _FISH_WORDS:
         return f"command {quoted}"
-    # Without quotes `A=1` would be an assignment.
+    # Unquoted, `A=1` would be an assignment.
     return f"'{word}'" if quoted == word and "=" in word else quoted
 
 
 def to_powershell(launch: Launch) -> str:
-    """One line of statements; PowerShell has no variables for one command, so they stay set in the session.
+    """Return one line of statements; PowerShell has no variables for a single command, so they stay set in
+    the session.
 
-    Lines above it, comments and a check of the version, are there only where an older PowerShell would do
-    otherwise. Without a command the variables alone, a line each.
+    Comments and a check of the version precede it only where an older PowerShell would behave differently.
+    Without a command it returns the variables alone, one per line.
     """
     need_text(launch, "a PowerShell line")
     above, statements = [], []
@@ -79,12 +81,14 @@ def to_powershell(launch: Launch) -> str:
 
 
 def _in_quotes(word: str) -> str:
-    """Where an expression is expected, or a program's name, a bare word would be something of its own."""
+    """Return the word in quotes: PowerShell parses a bare word where it expects an expression or a program's
+    name."""
     text = powershell(word)
     return text if text.startswith("'") else f"'{text}'"
 
 
 def _since_7_5(name: str) -> str:
-    """A line that stops where the empty value would silently be none at all (.NET before 9)."""
+    """Return a line that stops a PowerShell in which the empty value would silently be none at all (.NET
+    before 9)."""
     version = "$PSVersionTable.PSVersion.Major * 100 + $PSVersionTable.PSVersion.Minor"
     return f"if ({version} -lt 705) {{ throw '{name} is to be empty, which needs PowerShell 7.5' }}"

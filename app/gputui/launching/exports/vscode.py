@@ -21,7 +21,7 @@ from gputui.launching.wrappers import unwrap
 
 
 def to_vscode(launch: Launch, options: ExportOptions = DEFAULT) -> str:
-    """The whole file, with one configuration. Processes that it starts are debugged with it.
+    """Return the whole file, with one configuration. Child processes are debugged, too.
 
     Raises ExportError for a command that is not Python's, and for words that VS Code would replace.
     """
@@ -35,7 +35,7 @@ def to_vscode(launch: Launch, options: ExportOptions = DEFAULT) -> str:
     environment = final_changes(launch)
     for word in (*command, launch.directory or "", *filter(None, environment.values())):
         if "${" in word:
-            raise ExportError(f"VS Code replaces ${{…}}, and has no way to write it: {word!r}")
+            raise ExportError(f"VS Code replaces ${{…}}, which cannot be escaped: {word!r}")
     configuration: dict[str, object] = {
         "name": options.name or f"gputui: {_what(launch)}",
         "type": "debugpy",
@@ -52,16 +52,15 @@ def to_vscode(launch: Launch, options: ExportOptions = DEFAULT) -> str:
 
 
 def _what(launch: Launch) -> str:
-    """The script and the devices, for the list of configurations."""
-    script = next((word for word in launch.argv if word.endswith(".py")), launch.argv[0]).rsplit("/", 1)[-1]
+    """Return the script and the devices, as the name in the list of configurations."""
     devices = ",".join(str(device.index) for device in launch.devices)
-    return f"{script} on GPU {devices}" if devices else f"{script} on the CPU"
+    return f"{launch.script} on {f'GPU {devices}' if devices else 'the CPU'}"
 
 
 def _target(command: tuple[str, ...]) -> dict[str, object]:
-    """ "program" or "module" with "args", and the interpreter where the command names one."""
+    """Return "program" or "module" with "args", and the interpreter where the command names one."""
     named = particular_interpreter(command[0]) if is_python(command) else _beside(command[0])
-    # Every launcher is a module that an interpreter can start.
+    # An interpreter can start every launcher as a module.
     started = recognised(command).with_python(command, named or "python")
     python = read_python(started)
     if python is None:
@@ -79,6 +78,6 @@ def _target(command: tuple[str, ...]) -> dict[str, object]:
 
 
 def _beside(word: str) -> str | None:
-    """The interpreter of an environment whose `bin/torchrun` was named by its path."""
+    """Return the interpreter of an environment whose `bin/torchrun` is named by its path."""
     folder, slash, name = word.rpartition("/")
     return f"{folder}/python" if slash and not name.endswith(".py") else None

@@ -1,4 +1,4 @@
-"""How a command is started on a selection: one file a launcher, behind `Launcher` (base.py)."""
+"""The launchers, which start a command on a selection: one file per launcher, behind `Launcher` (base.py)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ LAUNCHERS: dict[str, Launcher] = {
 
 
 def recognised(command: Sequence[str]) -> Launcher:
-    """The launcher that the command itself starts with, else python."""
-    # Last of all python, which also recognises `python -m torch.distributed.run`.
+    """Return the launcher that the command itself starts with, else python."""
+    # python comes last, because it also recognises `python -m torch.distributed.run`.
     return next(
         (each for each in reversed(LAUNCHERS.values()) if each.recognises(command)), LAUNCHERS["python"]
     )

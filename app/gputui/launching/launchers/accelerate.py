@@ -1,12 +1,12 @@
 """Hugging Face Accelerate: `accelerate launch`.
 
-Facts (seen with 1.15.0): `gpu_ids` of the user's configuration overrides the devices' variable, and
-`--gpu_ids all` restores it; `--multi_gpu` drops an FSDP or DeepSpeed type of the configuration, and with one
-process it is an error; `--main_process_port 0` takes a free port; `--cpu` starts one process whatever the
-count, and does not read the configuration; `enable_cpu_affinity` of a configuration has no effect, the option
-has; torchrun's PET_* variables count here too, PET_VIRTUAL_LOCAL_RANK among them; with one process and
-without torch's launcher, old variables of ranks reach it; bare `--use_fsdp` is FSDP 1 without a wrap policy;
-a key of `fsdp_config` that it does not know is ignored without a word.
+Facts (observed with 1.15.0): `gpu_ids` in the user's configuration overrides the list of visible devices, and
+`--gpu_ids all` restores it; `--multi_gpu` discards an FSDP or DeepSpeed type in the configuration, and is an
+error with one process; `--main_process_port 0` takes a free port; `--cpu` starts one process whatever the
+count is, and does not read the configuration; `enable_cpu_affinity` in a configuration has no effect, but the
+option has; torchrun's PET_* variables apply here, too, PET_VIRTUAL_LOCAL_RANK included; with one process and
+without torch's launcher, left-over variables of ranks reach it; a bare `--use_fsdp` is FSDP 1 without a wrap
+policy; unknown keys of `fsdp_config` are silently ignored.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from gputui.choosing.grouping import Grouping
-from gputui.inventory.formatting import devices_text
+from gputui.inventory.formatting import devices_text, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.argument_vector import Arguments, option_table
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices, list_of
+from gputui.launching.launch_options import Meeting
 from gputui.launching.launchers.accelerate_config import SECTIONS, Config, configuration
 from gputui.launching.launchers.base import (
     Completed,
@@ -27,7 +28,7 @@ from gputui.launching.launchers.base import (
     contradiction,
     count_in,
 )
-from gputui.launching.launchers.torchrun import gives_one_each, overriding, several
+from gputui.launching.launchers.torchrun import gives_one_each, meeting_place, overriding, several
 
 OLDER = ("use-mps-device", "use-xpu", "ipex")
 """Flags of versions before 1.8."""
@@ -40,13 +41,13 @@ OPTIONS = option_table(
     valued="tee|t",
     unlisted="value",
 )
-"""It takes no abbreviations, and so its many options with a value need not be listed."""
+"""It takes no abbreviations, so its many options with a value need not be listed."""
 
 _KINDS = ("multi-gpu", "use-fsdp", "use-deepspeed", "use-megatron-lm", "tpu", "tpu-cluster", "cpu")
-"""The options that say which kind of run it is; with one of them the configuration's own does not count."""
+"""The options that select the kind of run; with one of them the configuration's own kind has no effect."""
 
 _SPREADING = ("MULTI_GPU", "FSDP", "DEEPSPEED", "MEGATRON_LM")
-"""Types of a configuration that start through torch's launcher, a process a device."""
+"""Types in a configuration that start through torch's launcher, one process per device."""
 
 _NOT_SPREADING = ("cpu", "tpu", "tpu-cluster")
 
@@ -70,30 +71,37 @@ class Accelerate(ScriptLauncher):
         given, done = self.given(rest), Completed()
         config = _config_of(given, request)
         machines = _machines(given, config, request)
+        if request.meeting is not None:
+            machines, given = request.nodes, given.without(_MACHINES)
         total = given.number("num-processes") or request.count * machines
         given = _rewritten(given, request, done, total)
         added = _kind(given, config, request, done, total)
         read = config if "--cpu" not in added or "config-file" in given else None
         spreads = "--multi_gpu" in added or ("--cpu" not in added and _spreads(given, config))
-        ours = read is None or machines == 1 or "num-machines" in given
+        ours = read is None or machines == 1 or "num-machines" in given or request.meeting is not None
         if "num-processes" not in given and (ours or not (read and read.number("num_processes"))):
-            # Of all machines together.
+            # For all machines together.
             added.append(f"--num_processes={request.count * machines}")
-        if "num-machines" not in given and ours:
+        if request.meeting is not None:
+            added += _meets(given, read, request, request.meeting)
+        elif "num-machines" not in given and ours:
             added.append("--num_machines=1")
         if "gpu-ids" not in given:
             added.append("--gpu_ids=all")
         if "main-process-port" not in given and spreads and machines == 1:
-            # Older versions stop where 29500 is taken; 0 is a free one in all.
+            # Older versions fail where 29500 is taken; 0 means a free port in all versions.
             added.append("--main_process_port=0")
         added += _fsdp(given, read, request, done)
+        if spreads:
+            _check_sizes(given, read, total, done)
         if request.logs and "log-dir" not in given:
             added += [f"--log_dir={request.logs}", *(["--tee=3"] if "tee" not in given else [])]
         _say(given, request, done, machines)
         _say_of_kind(given, request, done, spreads, machines)
         if read is not None:
             _say_of_config(read, given, request, done, spreads, machines)
-        if machines > 1:
+        if machines > 1 and request.meeting is None:
+            _check_rank(given, read, done, machines)
             _say_of_machines(given, read, request, done, machines)
         if request.one_each:
             _show_one_each(request, done, spreads)
@@ -105,15 +113,15 @@ class Accelerate(ScriptLauncher):
         given = self.given(self.split(request.command)[1])
         for name, kind in _LOST.items():
             if name in given:
-                return f"{kind} of --{name.replace('-', '_')}"
+                return f"{kind} from --{name.replace('-', '_')}"
         config = _config_of(given, request)
         if config is None or given.named(_KINDS) or config.kind not in _LOST.values():
             return None
-        return f"{config.kind} of {config.path}"
+        return f"{config.kind} from {config.path}"
 
 
 def _config_of(given: Arguments, asked: LauncherRequest | CommandContext) -> Config | None:
-    """The configuration that accelerate reads for these options."""
+    """Return the configuration that accelerate reads for these options."""
     file = given.get("config-file") if "config-file" in given else None
     if file is None and "cpu" in given:
         return None
@@ -121,7 +129,7 @@ def _config_of(given: Arguments, asked: LauncherRequest | CommandContext) -> Con
 
 
 def _machines(given: Arguments, config: Config | None, request: LauncherRequest) -> int:
-    """How many machines take part, by the command before the configuration."""
+    """Return how many machines take part; the command counts before the configuration."""
     if "num-machines" in given:
         return given.number("num-machines") or 1
     if config is None or config.elsewhere or not (request.devices or "config-file" in given):
@@ -129,8 +137,28 @@ def _machines(given: Arguments, config: Config | None, request: LauncherRequest)
     return config.machines
 
 
+_MACHINES = ("num-machines", "machine-rank", "main-process-ip", "main-process-port")
+
+
+def _meets(given: Arguments, config: Config | None, request: LauncherRequest, meeting: Meeting) -> list[str]:
+    """Return the options for one of several machines that are started together."""
+    host, port = meeting_place(request)
+    added = [f"--num_machines={request.nodes}", f"--machine_rank={meeting.rank}"]
+    added += [f"--main_process_ip={host}", f"--main_process_port={port}"]
+    if _by_deepspeed(given, config) and "deepspeed-multinode-launcher" not in given:
+        # The default starts deepspeed's own launcher, which goes to the other machines itself.
+        added.append("--deepspeed_multinode_launcher=standard")
+    return added
+
+
+def _by_deepspeed(given: Arguments, config: Config | None) -> bool:
+    own = config is not None and config.kind == "DEEPSPEED" and not given.named(_KINDS)
+    return "use-deepspeed" in given or own
+
+
 def _rewritten(given: Arguments, request: LauncherRequest, done: Completed, total: int) -> Arguments:
-    """The options without those that name other devices, or that accelerate refuses on these."""
+    """Return the options without those that name other devices, or that accelerate refuses on these
+    devices."""
     if "gpu-ids" in given and given.get("gpu-ids") != "all" and not _names_these(given, request):
         done.rewritten((given.text("gpu-ids"),))
         given = given.without(("gpu-ids",))
@@ -141,7 +169,7 @@ def _rewritten(given: Arguments, request: LauncherRequest, done: Completed, tota
 
 
 def _names_these(given: Arguments, request: LauncherRequest) -> bool:
-    """Whether `--gpu_ids` is exactly the devices, in this order."""
+    """Whether `--gpu_ids` names exactly the devices, in this order."""
     ids, visibility = given.get("gpu-ids"), request.visibility
     if not request.devices:
         return "cpu" in given
@@ -153,17 +181,17 @@ _ONLY_FSDP_1 = (
     *("fsdp-sharding-strategy", "fsdp-backward-prefetch", "fsdp-use-orig-params", "fsdp-forward-prefetch"),
     "fsdp-sync-module-states",
 )
-"""Options that mean something to FSDP 1 only (`FullyShardedDataParallelPlugin`)."""
+"""Options that only FSDP 1 has (`FullyShardedDataParallelPlugin`)."""
 
 FSDP_2_SINCE = {"accelerate": (1, 6), "torch": (2, 6)}
 """The first versions with FSDP 2."""
 
 
 def _fsdp(given: Arguments, config: Config | None, request: LauncherRequest, done: Completed) -> list[str]:
-    """FSDP 2 with a unit a layer, where the command says `--use_fsdp` and no more.
+    """Return the options for FSDP 2 with one unit per layer, where the command says only `--use_fsdp`.
 
-    accelerate's own default is FSDP 1 with the whole model as one unit, which is gathered whole on every
-    device.
+    accelerate's own default is FSDP 1 with the whole model as one unit, which every device gathers as a
+    whole.
     """
     if "use-fsdp" not in given:
         return []
@@ -185,43 +213,84 @@ def _fsdp(given: Arguments, config: Config | None, request: LauncherRequest, don
     return added
 
 
+def _check_sizes(given: Arguments, config: Config | None, total: int, done: Completed) -> None:
+    """Refuse sizes of a parallelism configuration that accelerate refuses once all processes have started."""
+    kept = None if config is None or given.named(_KINDS) else config
+    theirs, wrong = (kept.sizes, kept.wrong_sizes) if kept else ({}, {})
+    if "use-parallelism-config" in given:
+        wrong |= {f"--{name}": given.get(name) for name in _SIZES if name in given and not given.number(name)}
+    if wrong:
+        name, value = next(iter(wrong.items()))
+        done.refuse(f"{name} is {printable(str(value)[:40])}, not a whole number from 1")
+        return
+    if not theirs and "use-parallelism-config" not in given:
+        return
+    typed = {name.replace("-", "_"): given.number(name) for name in _SIZES if name in given}
+    prefix = "parallelism_config_"
+    sizes = {name: {**typed, **theirs}.get(f"{prefix}{name}_size") or 1 for name in _PARALLEL}
+    replicate, shard, _, context, sequence = sizes.values()
+    product = prod(sizes.values())
+    where = f" in {config.path}" if theirs and config is not None else ""
+    words = " × ".join(f"{name} {size}" for name, size in sizes.items() if size > 1)
+    if context > 1 and sequence > 1:
+        done.refuse(
+            f"cp {context} and sp {sequence}{where}: accelerate divides a sequence in one of the two ways"
+        )
+    elif replicate > 1 and shard == 1 and product not in (replicate, replicate * sequence):
+        done.refuse(
+            f"{words}{where}: accelerate combines tp and cp with dp_shard, not with dp_replicate alone"
+        )
+    elif product > 1 and sequence == 1 and product != total:
+        done.refuse(f"parallelism_config {words} = {product}{where}, and num_processes is {total}")
+
+
+_PARALLEL = ("dp_replicate", "dp_shard", "tp", "cp", "sp")
+"""The sizes of a parallelism configuration; their product is the number of processes, but for DeepSpeed's sp
+(accelerate/parallelism_config.py, `_validate_accelerator`)."""
+
+
 def _show_one_each(request: LauncherRequest, done: Completed, spreads: bool) -> None:
-    """Let each process see one of the devices: by torch's variable, as accelerate has no option for it."""
+    """Show each process one of the devices: by torch's variable, because accelerate has no option for it."""
     if not spreads:
-        done.warn(f"{request.vendor.one_part}, and this is one process")
+        done.warn(f"{request.vendor.one_part}, and this is a single process")
     elif _ONE_EACH not in request.environ and gives_one_each(request, done):
         done.changes.append((_ONE_EACH, "1"))
-        done.remark(f"{_ONE_EACH}=1: {request.vendor.one_part}, so each one is shown its own")
+        done.remark(f"{_ONE_EACH}=1: {request.vendor.one_part}, so each process is shown its own")
 
 
 _ONE_EACH = "PET_VIRTUAL_LOCAL_RANK"
 """torchrun's --virtual-local-rank as a variable; accelerate starts its processes through torchrun."""
 
 _NOT_STANDARD = ("", "pdsh", "openmpi", "mvapich", "mpich", "nossh")
-"""The ways to several machines with DeepSpeed that go through deepspeed's launcher; "" is the default."""
+"""The multi-node launchers for DeepSpeed that go through deepspeed's launcher; "" is the default."""
+
+
+def _check_rank(given: Arguments, config: Config | None, done: Completed, machines: int) -> None:
+    if "machine-rank" in given or config is None:
+        done.check_rank(given.text("machine-rank"), given.get("machine-rank"), machines)
+        return
+    rank = str(config.values.get("machine_rank"))
+    done.check_rank(f"machine_rank {rank} in {config.path}", rank, machines)
 
 
 def _say_of_machines(
     given: Arguments, config: Config | None, request: LauncherRequest, done: Completed, machines: int
 ) -> None:
-    """What there is to say where the command or its configuration is for several machines: they are kept."""
+    """Report that the command or its configuration is for several machines, which stay as they are."""
     where = (
         "--num_machines" if "num-machines" in given or config is None else f"num_machines in {config.path}"
     )
-    deepspeed = "use-deepspeed" in given or (
-        config is not None and config.kind == "DEEPSPEED" and not given.named(_KINDS)
-    )
     own = str(config.section("deepspeed_config").get("deepspeed_multinode_launcher", "")) if config else ""
     way = given.get("deepspeed-multinode-launcher", own)
-    if deepspeed and way in _NOT_STANDARD:
+    if _by_deepspeed(given, config) and way in _NOT_STANDARD:
         text = (
             f"accelerate starts deepspeed's launcher on {machines} machines, which takes the first devices of"
-            " each (deepspeed_multinode_launcher: standard does not)"
+            " each machine (deepspeed_multinode_launcher: standard does not)"
         )
         done.asks_for_others(f"{where} {machines}", text)
     if "num-machines" in given or config is None:
         return
-    done.remark(f"{machines} machines as {config.path} says: this is the line of one of them")
+    done.remark(f"{machines} machines, as {config.path} says; this is the line for one of them")
     total = given.number("num-processes") or config.number("num_processes") or 0
     if request.devices and total and total != request.count * machines:
         here = f"num_processes {total} on {machines} machines ({config.path})"
@@ -229,7 +298,7 @@ def _say_of_machines(
 
 
 _LOST = {"use-fsdp": "FSDP", "use-deepspeed": "DEEPSPEED", "use-megatron-lm": "MEGATRON_LM"}
-"""Kinds of run that accelerate makes of a script that does not say them itself."""
+"""Kinds of run that accelerate gives to a script that does not set them itself."""
 
 
 _SIZES = {
@@ -241,12 +310,12 @@ _SIZES = {
     "megatron-lm-tp-degree": "tensor",
     "megatron-lm-pp-degree": "pipeline",
 }
-"""The options that say sizes, and what each is the size of. Those of a parallelism configuration multiply to
+"""The options that give sizes, and the dimension of each. Those of a parallelism configuration multiply to
 the number of processes (accelerate/parallelism_config.py); Megatron's leave the replicas open."""
 
 
 def _typed_intent(given: Arguments, context: CommandContext) -> Intent:
-    """What the options of the command say."""
+    """Return what the options of the command say."""
     devices, ids = None, given.get("gpu-ids", "all")
     if "cpu" in given:
         devices = NamedDevices("--cpu", "")
@@ -260,7 +329,7 @@ def _typed_intent(given: Arguments, context: CommandContext) -> Intent:
 
 
 def _intent_of_config(config: Config) -> Intent:
-    """What the configuration file says: defaults all."""
+    """Return what the configuration file says, all of it as defaults."""
     if config.values.get("use_cpu") is True:
         return Intent(devices=NamedDevices(f"use_cpu in {config.path}", "", firm=False))
     devices = count = None
@@ -278,12 +347,12 @@ def _intent_of_config(config: Config) -> Intent:
 
 
 def _on_each(count: DeviceCount | None, machines: int | None) -> DeviceCount | None:
-    """How many processes each machine has of a number that counts those of all."""
+    """Return the processes of each machine, given the number for all machines."""
     return count and replace(count, number=max(1, count.number // (machines or 1)))
 
 
 def _group(sizes: Mapping[str, int]) -> Grouping | None:
-    """The tensor- and pipeline-parallel groups that the sizes make; None where they make none."""
+    """Return the tensor- and pipeline-parallel groups of the sizes; None where there are none."""
     found = {dimension: sizes[name] for name, dimension in _SIZES.items() if dimension and name in sizes}
     group = Grouping(found.get("tensor", 1), found.get("pipeline", 1))
     return group if group.unit > 1 else None
@@ -292,12 +361,12 @@ def _group(sizes: Mapping[str, int]) -> Grouping | None:
 def _kind(
     given: Arguments, config: Config | None, request: LauncherRequest, done: Completed, total: int
 ) -> list[str]:
-    """The option that says which kind of run it is, where neither the command nor the configuration does."""
+    """Return the option for the kind of run, where neither the command nor the configuration sets one."""
     if given.named(_KINDS):
         return []
     if not request.devices:
         if config is not None and "config-file" not in given:
-            done.remark(f"--cpu: accelerate does not read {config.path} then")
+            done.remark(f"with --cpu, accelerate does not read {config.path}")
         return ["--cpu"]
     if total < 2:
         return []
@@ -306,7 +375,7 @@ def _kind(
     if config.problem is not None or config.elsewhere:
         return []
     if config.kind in _SPREADING and config.kind != "MULTI_GPU":
-        done.remark(f"{config.kind} as {config.path} says")
+        done.remark(f"{config.kind}, as {config.path} says")
     return ["--multi_gpu"] if config.kind == "NO" else []
 
 
@@ -331,7 +400,7 @@ def _say_of_kind(
 ) -> None:
     asked = given.number("num-processes") or request.processes or 1
     if request.devices and "cpu" in given:
-        done.warn("--cpu of the command leaves the selected devices unused")
+        done.warn("--cpu in the command leaves the selected devices unused")
     if not request.devices:
         kinds = [f"--{name.replace('-', '_')}" for name in _KINDS if name in given and name != "cpu"]
         if kinds:
@@ -345,7 +414,7 @@ def _say_of_kind(
         then = f", and waits for {waiting} machines" if kept else ""
         done.warn(f"accelerate takes torchrun's defaults from {variables} in your environment{then}")
         if waiting and not kept:
-            # It has no option for it: its --num_machines=1 leaves torchrun's own default in force.
+            # There is no option for it: accelerate's --num_machines=1 leaves torchrun's own default in force.
             done.changes.append(("PET_NNODES", None))
             done.remark(f"PET_NNODES={waiting} unset: accelerate would wait for {waiting} machines")
 
@@ -358,7 +427,7 @@ def _say_of_config(
     spreads: bool,
     machines: int,
 ) -> None:
-    """Say where the launch line and the configuration file differ, and which of them is used."""
+    """Report where the launch line and the configuration file differ, and which of them applies."""
     if config.problem is not None:
         done.warn(f"{config.path}: {config.problem}")
         return

@@ -17,7 +17,7 @@ from gputui.launching.host_environment import HostEnvironment
 
 @dataclass(frozen=True)
 class Config:
-    """What the file says. `problem` says what is wrong with it; then there are no `values`."""
+    """The values of the file. `problem` says what is wrong with it; then there are no `values`."""
 
     path: str
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class Config:
     def kind(self) -> str:
         """`distributed_type`: NO, MULTI_GPU, FSDP, DEEPSPEED, …"""
         value = self.values.get("distributed_type")
-        # An unquoted NO is false in YAML; accelerate compares words, and what is none is like NO.
+        # An unquoted NO is false in YAML; accelerate compares words, and treats an unknown one like NO.
         return value if isinstance(value, str) else "NO"
 
     @property
@@ -36,7 +36,7 @@ class Config:
         return self.values.get("compute_environment") == "AMAZON_SAGEMAKER"
 
     def number(self, key: str) -> int | None:
-        """A whole number of the file from 1 on."""
+        """Return a whole number from the file, at least one."""
         value = self.values.get(key)
         return value if type(value) is int and value > 0 else None
 
@@ -46,16 +46,16 @@ class Config:
         return self.number("num_machines") or 1
 
     def section(self, name: str) -> Mapping[str, Any]:
-        """A part of the file: `fsdp_config`; empty for none."""
+        """Return a part of the file (`fsdp_config`); empty where it is missing."""
         found = self.values.get(name)
         return found if isinstance(found, Mapping) else {}
 
     def ignored(self, name: str) -> tuple[tuple[str, str | None], ...]:
-        """The keys of a part that accelerate ignores without a word, and the key that may be meant."""
+        """Return the keys of a part that accelerate silently ignores, each with the key that may be meant."""
         prefix, known = SECTIONS[name]
         found = []
         for key in self.section(name):
-            # (What lacks the prefix is given it, in `_validate_launch_command`.)
+            # (`_validate_launch_command` adds a missing prefix.)
             whole = f"{prefix}{key}" if prefix and not str(key).startswith(prefix[:4]) else str(key)
             if whole not in known:
                 found.append((str(key), _meant(whole, known)))
@@ -63,16 +63,25 @@ class Config:
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """The sizes of `parallelism_config`, whose product is the number of processes; empty for none."""
-        return {
-            key: size
-            for key, size in self.section("parallelism_config").items()
-            if isinstance(key, str) and key.endswith("_size") and type(size) is int and size > 0
-        }
+        """The sizes in `parallelism_config`, whose product is the number of processes; empty for none."""
+        given = self._given_sizes
+        return {key: size for key, size in given.items() if type(size) is int and size > 0}
+
+    @property
+    def wrong_sizes(self) -> dict[str, object]:
+        """The sizes there that are not whole numbers from 1, which accelerate refuses."""
+        right = self.sizes
+        return {key: size for key, size in self._given_sizes.items() if key not in right}
+
+    @property
+    def _given_sizes(self) -> Mapping[str, Any]:
+        section = self.section("parallelism_config")
+        named = {key: size for key, size in section.items() if isinstance(key, str) and key.endswith("_size")}
+        return {key: size for key, size in named.items() if size is not None}
 
     @property
     def gpu_ids(self) -> str | None:
-        """The devices that the file names; None where it leaves that to the variable."""
+        """The devices that the file names; None where it leaves them to the variable."""
         value = self.values.get("gpu_ids")
         if isinstance(value, str | int):
             return None if value == "all" else str(value)
@@ -118,11 +127,13 @@ SECTIONS: Mapping[str, tuple[str, frozenset[str]]] = {
         _named("dynamo_", "backend mode use_fullgraph use_dynamic use_regional_compilation"),
     ),
 }
-"""By part of the file: what accelerate writes before a key that lacks it, and the options that its keys are
-(1.15.0). Every other key becomes an attribute that nothing reads. (Of `fp8_config` all become variables.)"""
+"""The prefix that accelerate adds to a key without it, and the options that the keys are, by the part of the
+file (1.15.0). Every other key becomes an attribute that nothing reads. (All keys of `fp8_config` become
+variables.)"""
 
 _MEANT = {"fsdp_cpu_offload": "fsdp_offload_params", "fsdp_offload_param": "fsdp_offload_params"}
-"""Keys of other places and their name here: `cpu_offload` is that of the plugin class and of transformers."""
+"""Keys of other places, and their names here: `cpu_offload` is a name of the plugin class and of
+transformers."""
 
 
 def _meant(key: str, known: frozenset[str]) -> str | None:
@@ -139,7 +150,7 @@ def _meant(key: str, known: frozenset[str]) -> str | None:
 def configuration(
     given: str | None, environ: Mapping[str, str], directory: str | None, host_environment: HostEnvironment
 ) -> Config | None:
-    """The file that `accelerate launch` will read, None where it will read none.
+    """Return the file that `accelerate launch` will read, None where it will read none.
 
     `given` is the value of `--config_file`. Relative paths are from the directory of the launch.
     """
@@ -147,7 +158,7 @@ def configuration(
     if not host_environment.is_file(path):
         if given is None:
             return None
-        return Config(path, problem="accelerate will stop, as there is no such file")
+        return Config(path, problem="there is no such file, so accelerate will fail")
     text = host_environment.text(path)
     if text is None:
         return Config(path, problem="gputui cannot read it here; accelerate will do what it says")
@@ -155,19 +166,19 @@ def configuration(
 
 
 def default_path(environ: Mapping[str, str]) -> str:
-    """Where the file is when none is given; it may be relative, where a variable is.
+    """Return the path of the file where none is given; it may be relative, where a variable is.
 
-    (The default_config.json of accelerate's documentation is not read: its name in accelerate is that of the
-    YAML file.)
+    (The default_config.json in accelerate's documentation is not read: accelerate's constant of that name
+    holds the name of the YAML file.)
     """
-    # (As strings, as accelerate joins them: an empty variable is a place too.)
+    # (Joined as strings, as accelerate does it: an empty variable counts, too.)
     cache = os.path.join(environ.get("XDG_CACHE_HOME", "~/.cache"), "huggingface")  # noqa: PTH118
     place = _expanded(environ.get("HF_HOME", cache), environ)
     return os.path.join(place, "accelerate", "default_config.yaml")  # noqa: PTH118
 
 
 def _expanded(path: str, environ: Mapping[str, str]) -> str:
-    """The path without "~", as `os.path.expanduser` would say in a process with that environment."""
+    """Return the path without "~", as `os.path.expanduser` would in a process with that environment."""
     name, slash, rest = path.partition("/")
     if name != "~":
         return os.path.expanduser(path)  # noqa: PTH111 - of "~other", or nothing
@@ -185,12 +196,12 @@ def _read(path: str, text: str) -> Config:
         values = read_values(text, form)
     except NotReadError as error:
         return Config(
-            path, problem=f"gputui does not read it, as {error}, and accelerate will do what it says"
+            path, problem=f"gputui does not read it, because {error}; accelerate will do what it says"
         )
     except ValueError:
-        return Config(path, problem=f"accelerate will stop at it, as it is not {form}")
+        return Config(path, problem=f"it is not {form}, so accelerate will fail")
     if not isinstance(values, dict):
-        return Config(path, problem="accelerate will stop at it, as it has no settings in it")
+        return Config(path, problem="it contains no settings, so accelerate will fail")
     if "distributed_type" not in values:
-        return Config(path, problem="accelerate will stop at it, as it has no distributed_type")
+        return Config(path, problem="it has no distributed_type, so accelerate will fail")
     return Config(path, values)

@@ -1,8 +1,9 @@
-"""What a launcher is: the base of all, and of those that start Python scripts."""
+"""The interface of a launcher: the base of all launchers, and of those that start Python scripts."""
 
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -24,19 +25,19 @@ from gputui.vendors.visibility import Visibility
 
 @dataclass(frozen=True, slots=True)
 class LauncherRequest:
-    """A command of the launcher's own that is to be completed, and all that this depends on.
+    """A command of the launcher that is to be completed, and everything that the completion depends on.
 
-    devices     what it will run on, in order; none is CPU only
+    devices     the devices to run on, in order; none means CPU only
     by_uuid     whether devices are named by UUID
-    environ     what the command will inherit, the user's additions among it
-    typed       the variables that are written before the command: nothing unsets them
-    processes   how many the user wants started, None for one a device
-    logs        a directory for a log a rank, None for none
-    numa        whether processes shall be bound to the CPUs near their devices
-    nodes       machines; `rendezvous` is HOST[:PORT] of the first, `meeting` what they have agreed on
-    prefix      what stands before the command (`uv run`)
-    directory   where it is started, None for here
-    vendor      of the devices: whose variables count
+    environ     the environment that the command will inherit, with the user's additions
+    typed       the variables written before the command, which nothing unsets
+    processes   the requested number of processes, None for one per device
+    logs        a directory for one log per rank, None for none
+    numa        whether to bind processes to the CPUs near their devices
+    nodes       machines; `rendezvous` is HOST[:PORT] of the first, `meeting` their agreement
+    prefix      the words before the command (`uv run`)
+    directory   where it is started, None for the current directory
+    vendor      the vendor of the devices, whose variables count
     """
 
     command: tuple[str, ...]
@@ -56,19 +57,20 @@ class LauncherRequest:
     typed: frozenset[str] = frozenset()
 
     def of(self, command: tuple[str, ...]) -> LauncherRequest:
-        """The same for another command."""
+        """Return the same request for another command."""
         return replace(self, command=command)
 
     @property
     def count(self) -> int:
-        """How many processes to start: what the user says, else one a device, and one without a device."""
+        """The number of processes to start: the requested one, else one per device, and one without a
+        device."""
         return self.processes or max(1, len(self.devices))
 
     @property
     def path(self) -> str | None:
-        """The path of the program that the command starts; None where that cannot be told.
+        """The path of the program that the command starts; None where it is not known.
 
-        Behind `uv run` and its like the PATH is another.
+        After `uv run` and similar wrappers, the PATH is another one.
         """
         name = self.command[0] if self.command else ""
         if "/" in name:
@@ -78,18 +80,24 @@ class LauncherRequest:
         return self.host_environment.program(name, self.environ)
 
     @property
+    def torch(self) -> tuple[int, ...] | None:
+        """The version of the torch that the command starts, None where it is not known."""
+        return self.host_environment.version("torch", self.path) if self.path else None
+
+    @property
     def visibility(self) -> Visibility:
         """The variables that make the devices visible."""
         return self.vendor.visibility
 
     @property
     def by_index(self) -> bool:
-        """Whether the devices can be named, and are to be, by their indices."""
+        """Whether the devices can be named by their indices, and are to be."""
         return not self.by_uuid and not any(device.parent for device in self.devices)
 
     @property
     def one_each(self) -> bool:
-        """Whether a process can use one of the devices only, however many it sees: several, with parts."""
+        """Whether a process can use only one of the devices, however many it sees: several devices, parts
+        among them."""
         return (
             len(self.devices) > 1
             and bool(self.vendor.one_part)
@@ -98,25 +106,26 @@ class LauncherRequest:
 
 
 Visible = Literal["variable", "command", "elsewhere"]
-"""Where the devices are named: in the variable; by the command itself, which then must not have the variable
-besides; or elsewhere (a container, another machine), where ours is not seen."""
+"""Where the devices are named: in the variable; by the command itself, which then must not have the variable;
+or elsewhere (a container, another machine), where our variable has no effect."""
 
 
 @dataclass
 class Completed:
-    """The command as it will be executed, and what there is to say about it: collected while it is completed.
+    """The command as it will be executed, with the messages about it, which are collected while it is
+    completed.
 
-    warnings   about what the user gave; it is kept as it is
-    remarks    about what gputui did on its own account, and why
-    own        what the user gave that asks for other devices and cannot be rewritten; its warning is among
+    warnings   about the user's input, which is kept as it is
+    remarks    about the changes that gputui made by itself, and the reasons
+    own        words of the user that ask for other devices and cannot be rewritten; their warning is among
                the warnings
     visible    where the devices are named
-    changes    variables besides, that the launcher needs set or unset
-    ranked     whether the launcher gives its processes every variable of ranks: old ones of a shell (RANK,
-               WORLD_SIZE) do not reach them
-    refused    why it must not be started, None where nothing speaks against it
-    names      whether the command's own words name the devices beside the variable
-    settings   what the launcher reads from a configuration file of the user's, None for none
+    changes    further variables that the launcher needs set or unset
+    ranked     whether the launcher sets every variable of ranks for its processes: left-over ones of a shell
+               (RANK, WORLD_SIZE) do not reach them
+    refused    the reason that it must not be started, None for none
+    names      whether the command's own words name the devices besides the variable
+    settings   the values that the launcher reads from a configuration file of the user, None for none
     """
 
     argv: tuple[str, ...] = ()
@@ -131,40 +140,47 @@ class Completed:
     settings: Mapping[str, Any] | None = None
 
     def warn(self, text: str) -> None:
-        """A sentence about what the user gave; it is kept as it is."""
+        """Add a sentence about the user's input, which is kept as it is."""
         self.warnings.append(text)
 
     def refuse(self, text: str) -> None:
-        """Why it must not be started; the first reason counts."""
+        """Set the reason that it must not be started; the first reason counts."""
         self.refused = self.refused or text
 
     def remark(self, text: str) -> None:
-        """A sentence about what gputui does on its own account, and why."""
+        """Add a sentence about a change that gputui makes by itself, and its reason."""
         self.remarks.append(text)
 
+    def check_rank(self, words: str, rank: str, machines: int) -> None:
+        """Refuse the number of a machine that is not among them: the start would wait for ever."""
+        if re.fullmatch("-?[0-9]+", rank) and whole_number(rank) not in range(machines):
+            self.refuse(
+                f"{words}: machines are numbered from 0, and the last of {machines} is {machines - 1}"
+            )
+
     def asks_for_others(self, words: str, warning: str, listed: str | None = None) -> None:
-        """Take down that the command asks for other devices than the selected ones (as in `OwnDevices`)."""
+        """Record that the command asks for devices other than the selected ones (as in `OwnDevices`)."""
         self.warn(warning)
         self.own = self.own or OwnDevices(words, warning, listed)
 
     def rewritten(self, words: Iterable[str]) -> None:
-        """Say that words which name other devices are not in the line any more."""
+        """Report that words which name other devices are no longer in the line."""
         self.remark(f"{' '.join(words)} replaced by the selected devices")
 
     def as_argv(
         self, argv: tuple[str, ...], visible: Visible = "variable", ranked: bool = False
     ) -> Completed:
-        """The same with the command."""
+        """Return the same with this command."""
         self.argv, self.visible, self.ranked = argv, visible, ranked
         return self
 
 
 class Launcher(ABC):
-    """Makes of the user's command one that starts on the selected devices. Pure.
+    """Turns the user's command into one that starts on the selected devices. Pure.
 
-    name  the word on the screen and of `--launcher`
-    chooses_devices  whether it chooses devices itself unless told otherwise, so that only what its processes
-                     see proves anything
+    name             the word on the screen and of `--launcher`
+    chooses_devices  whether it chooses devices itself unless told otherwise, so that only the view of its
+                     processes proves anything
     """
 
     name: str
@@ -172,36 +188,37 @@ class Launcher(ABC):
 
     @abstractmethod
     def recognises(self, command: Sequence[str]) -> bool:
-        """Whether the command starts with this launcher already."""
+        """Whether the command already starts with this launcher."""
 
     @abstractmethod
     def entrypoint(self, command: Sequence[str]) -> Entrypoint:
-        """What a command of this launcher's own starts."""
+        """Return the entrypoint of a command of this launcher."""
 
     @abstractmethod
     def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
-        """What a command of this launcher's own says of devices; not what the entrypoint says."""
+        """Return what a command of this launcher says about devices, without what its entrypoint says."""
 
     @abstractmethod
     def start(self, entrypoint: Entrypoint) -> tuple[str, ...]:
-        """A command of this launcher's own that starts the entrypoint, without options."""
+        """Return a command of this launcher that starts the entrypoint, without options."""
 
     @abstractmethod
     def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
-        """A command of this launcher's own, started by that interpreter."""
+        """Return a command of this launcher, started by that interpreter."""
 
     @abstractmethod
     def complete(self, request: LauncherRequest) -> Completed:
-        """The command for the devices, never doubling what the user gave.
+        """Complete the command for the devices; options that the user gave are never added again.
 
         The devices of the request win: options that name others are rewritten or left out, and a remark says
         so. A number of processes stays as it was typed, with a warning where it is not that of the devices.
         """
 
     def lost_with_another(self, request: LauncherRequest) -> str | None:
-        """What a command of this launcher's own would lose if another one started the same: "FSDP of c.yaml".
+        """Return what a command of this launcher would lose if another one started the same: "FSDP from
+        c.yaml".
 
-        None for nothing that changes the training.
+        None where nothing changes the training.
         """
         return None
 
@@ -210,9 +227,9 @@ class ScriptLauncher(Launcher):
     """A launcher of Python scripts: its options, then a script, a module or another program.
 
     options    its options; among them "module" and "no-python", which say that no script follows
-    starts     how its commands begin, the usual way first: "accelerate launch"
-    modules    the modules that `python -m` starts it as, the usual one first
-    as_module  the option that says that a module follows;  as_program: that another program does
+    starts     the beginnings of its commands, the usual one first: "accelerate launch"
+    modules    the modules by which `python -m` starts it, the usual one first
+    as_module  the option that says that a module follows; `as_program`: the same for another program
     """
 
     options: OptionTable
@@ -222,12 +239,12 @@ class ScriptLauncher(Launcher):
     as_program: str = "--no_python"
 
     def split(self, command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The words that start the launcher itself (none of another command), and the others."""
+        """Split off the words that start the launcher itself (none for another command)."""
         own = words_of_start(command, started_program(command), self.starts, self.modules)
         return tuple(command[:own]), tuple(command[own:])
 
     def given(self, words: Sequence[str], starter: Sequence[str] = ()) -> Arguments:
-        """The words behind the starter, read: the launcher's options, and the script with its own."""
+        """Parse the words after the start: the launcher's options, and the script with its own."""
         return read_options(words, self.options)
 
     def recognises(self, command: Sequence[str]) -> bool:
@@ -243,7 +260,7 @@ class ScriptLauncher(Launcher):
         return of_launcher(command, "module" if module else "script", given.operands, left_out)
 
     def for_script(self, command: Sequence[str], script: Sequence[str]) -> tuple[str, ...]:
-        """The same launch of a script in place of what the command starts."""
+        """Return the same launch with a script in place of the entrypoint."""
         starter, rest = self.split(command)
         given = self.given(rest, starter).without(("module", "no-python"))
         return (*starter, *given.option_words, *script)
@@ -259,18 +276,19 @@ class ScriptLauncher(Launcher):
 
     def with_python(self, command: Sequence[str], python: str) -> tuple[str, ...]:
         if started_program(command).module is not None:
-            # What else the user gave the interpreter stays.
+            # Other options that the user gave the interpreter stay.
             return (python, *command[1:])
         return (python, "-m", self.modules[0], *self.split(command)[1])
 
 
 def count_in(given: Arguments, *names: str) -> DeviceCount | None:
-    """The number of processes, with a device each, that the last of these options says; None: no number."""
+    """Return the number of processes, one per device, that the last of these options gives; None: not a
+    number."""
     options = given.named(names)
     number = whole_number(options[-1].value) if options else None
     return DeviceCount(" ".join(options[-1].words), number) if number else None
 
 
 def contradiction(flag: str, asked: int, devices: int) -> str:
-    """That the command asks for another number of processes than there are devices."""
+    """The warning that the command asks for another number of processes than there are devices."""
     return f"the command asks for {flag}={asked} on {devices_text(devices)}"

@@ -1,13 +1,13 @@
 """DeepSpeed's own launcher (deepspeed/launcher/runner.py and launch.py, 0.19.8).
 
 It has two stages. The first one finds machines and devices, and sorts them (0.15.2 and newer); UUIDs and MIG
-instances are a ValueError (#5278); an empty list of visible devices does not mean none; `--include` and the
-like make it ignore the list. The second one starts the processes, on whatever `--world_info` says, in that
-order. So: ascending indices by `--include`, without the variable; everything else by the second stage, which
-gives the script `--local_rank` as the first one does. (torchrun does not: DeepSpeed-Chat's and BingBert's
-scripts then take a RandomSampler, and every rank reads all the data.)
+instances are a ValueError (#5278); an empty list of visible devices does not mean none; `--include` and
+similar options make it ignore the list. The second one starts the processes on the devices in `--world_info`,
+in that order. So: ascending indices by `--include`, without the variable; everything else by the second
+stage, which passes `--local_rank` to the script as the first one does. (torchrun does not: DeepSpeed-Chat's
+and BingBert's scripts then use a RandomSampler, and every rank reads all the data.)
 
-On one machine the first stage adds nothing to the environment: `.deepspeed_env` is for several.
+On one machine the first stage adds nothing to the environment: `.deepspeed_env` is for several machines.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from gputui.launching.host_environment import HostEnvironment
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices
 from gputui.launching.launchers.base import Completed, LauncherRequest, ScriptLauncher, count_in
 from gputui.launching.launchers.entrypoint import with_interpreter_beside
+from gputui.launching.launchers.torchrun import meeting_place
 from gputui.launching.python_command import started_program
 
 _SECOND = "deepspeed.launcher.launch"
@@ -48,7 +49,7 @@ SECOND_OPTIONS = option_table(
     unlisted="value",
     abbreviations=True,
 )
-"""Of the second stage."""
+"""Options of the second stage."""
 
 _DEVICES = ("include", "exclude", "num-gpus", "num-nodes")
 """Options that name devices: with one of them the variable is ignored, and then deleted."""
@@ -57,13 +58,14 @@ _KEPT = (
     *("module", "no-python", "no-local-rank", "enable-each-rank-log", "bind-cores-to-rank"),
     *("bind-core-list", "log-level", "quiet", "master-port"),
 )
-"""Options of the first stage that it hands to the second one as they are."""
+"""Options of the first stage that it passes on to the second one unchanged."""
 
 _SAID_ANYWAY = (*_DEVICES, "hostfile", "master-addr")
-"""Options of the first stage whose place others take in the line of the second one."""
+"""Options of the first stage that are replaced by others in the line of the second one."""
 
 HOSTFILE = "/job/hostfile"
-"""Read of itself where it exists; its machines then count, and neither variable nor `--include localhost`."""
+"""Read without being named, where it exists; its machines then count, and neither variable nor `--include
+localhost` does."""
 
 
 class Deepspeed(ScriptLauncher):
@@ -90,7 +92,7 @@ class Deepspeed(ScriptLauncher):
         include = given.get("include")
         included, left_out = _included(include, names), _included(given.get("exclude"), names)
         if included is None and re.fullmatch(r"(localhost|127\.0\.0\.1):.+", include):
-            # Not a list: to be refused, as deepspeed does.
+            # Not a list: it is refused later, as deepspeed does.
             return Intent(devices=NamedDevices(given.text("include"), include.partition(":")[2]))
         if included is not None:
             return Intent(devices=NamedDevices(given.text("include"), ",".join(map(str, included))))
@@ -107,14 +109,17 @@ class Deepspeed(ScriptLauncher):
         starter, rest = self.split(request.command)
         given, done = self.given(rest, starter), Completed()
         if request.processes not in (None, len(request.devices)):
-            done.warn(f"deepspeed starts one process per device; {request.processes} were asked for")
+            done.warn(f"deepspeed starts one process per device; {request.processes} processes are asked for")
         if request.numa:
             done.remark("deepspeed has no --numa-binding (--bind_cores_to_rank is its own)")
         if request.one_each:
             done.refuse(
                 f"{request.vendor.one_part}, and deepspeed shows every process the same list: select one of"
-                " them, or use --launcher torchrun, which gives no --local_rank"
+                " them, or use --launcher torchrun, which passes no --local_rank"
             )
+        if request.meeting is not None:
+            why = f"gputui starts it on each of {request.nodes} machines"
+            return self._by_second_stage(given.without(("master-port",)), why, request, done)
         if given.table is SECOND_OPTIONS:
             return _second_completed(starter, given, request, done)
         hostfile = _hostfile(given, request.directory, request.host_environment)
@@ -126,17 +131,17 @@ class Deepspeed(ScriptLauncher):
             done.rewritten(write_options(own))
             given, own = given.without(_DEVICES), ()
         if hostfile is not None and "hostfile" in given and hostfile.slots_here is not None:
-            done.remark(f"{given.text('hostfile')} left out: this machine is meant")
+            done.remark(f"{given.text('hostfile')} left out: it means this machine")
             given = given.without(("hostfile",))
         reason = None if own else _against(request)
         if reason is not None or request.one_each:
-            return self._by_second_stage(starter, given, reason, request, done)
+            return self._by_second_stage(given, reason, request, done)
         added = []
         if not own:
             added.append(f"--include=localhost:{','.join(map(str, _numbers(request)))}")
             variable = request.visibility.variable
-            ignores = f"; it ignores {variable} then" if variable else ""
-            done.remark(f"deepspeed is given the devices by --include{ignores}")
+            ignores = f"; it then ignores {variable}" if variable else ""
+            done.remark(f"deepspeed gets the devices through --include{ignores}")
         added += _port(given, request, done)
         if "hostfile" not in given and request.host_environment.is_file(HOSTFILE):
             added.append("--hostfile=/dev/null")
@@ -146,15 +151,14 @@ class Deepspeed(ScriptLauncher):
 
     def _by_second_stage(
         self,
-        starter: Sequence[str],
         given: Arguments,
         reason: str | None,
         request: LauncherRequest,
         done: Completed,
     ) -> Completed:
-        """The command that the first stage would start, on the devices in their order."""
+        """Return the command that the first stage would start, on the devices in their order."""
         if reason is not None:
-            done.remark(f"by deepspeed's second stage: {reason}")
+            done.remark(f"started through deepspeed's second stage: {reason}")
         if "autotuning" in given:
             done.refuse(
                 f"--autotuning starts its runs through deepspeed's first stage, and {reason}: select GPUs in"
@@ -162,21 +166,26 @@ class Deepspeed(ScriptLauncher):
             )
         left = given.without((*_KEPT, *_SAID_ANYWAY)).option_words
         if left:
-            done.remark(f"left out, as the second stage has no such options: {' '.join(left)}")
+            done.remark(f"left out, because the second stage has no such options: {' '.join(left)}")
         kept = [word for option in given.named(_KEPT) for word in _long(option)]
         start = (*self._python(request), "-m", _SECOND, f"--world_info={_world_info(request)}")
-        added = ("--master_addr=127.0.0.1", *_port(given, request, done), *_logs(given, request))
+        if request.meeting is None:
+            where = ["--master_addr=127.0.0.1", *_port(given, request, done)]
+        else:
+            host, port = meeting_place(request)
+            where = [f"--node_rank={request.meeting.rank}", f"--master_addr={host}", f"--master_port={port}"]
+        added = (*where, *_logs(given, request))
         done.names = bool(request.devices)
         return done.as_argv((*start, *added, *kept, *given.rest))
 
     def _python(self, request: LauncherRequest) -> tuple[str, ...]:
-        """The interpreter of the deepspeed that the command names, with its options."""
+        """Return the interpreter of the deepspeed that the command names, with its options."""
         host_environment = request.host_environment
         entrypoint = self.entrypoint(request.command)
         if entrypoint.python is None and entrypoint.home is None and request.path is not None:
             named = host_environment.interpreter(request.path)
             if named is not None:
-                # By its name alone, where the PATH has the same one.
+                # By its name alone, where it is the one on PATH.
                 name = named[0].rsplit("/", 1)[-1]
                 found = host_environment.program(name, request.environ)
                 return (name, *named[1:]) if found == named[0] else named
@@ -187,7 +196,7 @@ class Deepspeed(ScriptLauncher):
 def _second_completed(
     starter: Sequence[str], given: Arguments, request: LauncherRequest, done: Completed
 ) -> Completed:
-    """A command of the second stage itself, on the devices."""
+    """Complete a command of the second stage itself, on the devices."""
     world = _world(given.get("world-info"))
     typed = given.text("world-info")
     if world is not None and len(world) > 1:
@@ -207,7 +216,8 @@ def _second_completed(
 
 
 def _entries(request: LauncherRequest) -> list[int | str]:
-    """The devices for the second stage, which writes them into the variable and starts a process each."""
+    """Return the devices for the second stage, which writes them into the variable and starts one process
+    each."""
     if not request.devices:
         none = request.visibility.none if request.count == 1 else request.visibility.none_in_words
         return [none] * request.count
@@ -217,12 +227,17 @@ def _entries(request: LauncherRequest) -> list[int | str]:
 
 
 def _world_info(request: LauncherRequest) -> str:
-    text = json.dumps({"localhost": _entries(request)}, separators=(",", ":"))
+    own = {"localhost": _entries(request)}
+    if request.meeting is not None:
+        # Of other machines, only the number of their processes counts.
+        own = {f"machine-{rank}": [*range(request.count)] for rank in range(request.nodes)}
+        own[f"machine-{request.meeting.rank}"] = _entries(request)
+    text = json.dumps(own, separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode()
 
 
 def _world(text: str) -> dict[str, list[str]] | None:
-    """The devices of each machine in a `--world_info`; None where it is none."""
+    """Return the devices of each machine in a `--world_info`; None where it is not valid."""
     try:
         found = json.loads(base64.urlsafe_b64decode(text))
     except (ValueError, binascii.Error, RecursionError):
@@ -233,13 +248,14 @@ def _world(text: str) -> dict[str, list[str]] | None:
 
 
 def _long(option: Option) -> tuple[str, ...]:
-    """The option by its whole name: what is short for one stage may be two things for the other."""
+    """Return the option with its full name: an abbreviation for one stage may be ambiguous for the other."""
     name = f"--{option.name.replace('-', '_')}"
     return (f"{name}={option.value}",) if option.values else (name,)
 
 
 def _port(given: Arguments, request: LauncherRequest, done: Completed) -> list[str]:
-    """A port that nothing listens on: 29500 otherwise, without another where it is taken."""
+    """Return an option for a port that nothing listens on: the default is 29500, with no other where it is
+    taken."""
     if "master-port" in given:
         return []
     port = request.host_environment.free_port()
@@ -258,9 +274,9 @@ def _logs(given: Arguments, request: LauncherRequest) -> list[str]:
 class Hostfile:
     """The file that says on which machines deepspeed starts, and how many devices each has.
 
-    path   as the command has it
-    slots_here  of this machine, where it is the only one in it; None otherwise, and for a file that deepspeed
-            refuses
+    path        as the command has it
+    slots_here  the slots of this machine, where it is the only one in the file; None otherwise, and for a
+                file that deepspeed refuses
     """
 
     path: str
@@ -268,7 +284,8 @@ class Hostfile:
 
 
 def _hostfile(given: Arguments, directory: str | None, host_environment: HostEnvironment) -> Hostfile | None:
-    """The hostfile that deepspeed will read; None where it reads none. (What is no regular file is none.)"""
+    """Return the hostfile that deepspeed will read; None where it reads none. (It ignores what is not a
+    regular file.)"""
     path = given.get("hostfile") if "hostfile" in given else HOSTFILE
     place = os.path.join(directory or "", path)  # noqa: PTH118 - as deepspeed does
     if not host_environment.is_file(place):
@@ -279,7 +296,8 @@ def _hostfile(given: Arguments, directory: str | None, host_environment: HostEnv
 
 
 def _slots(text: str | None) -> dict[str, int]:
-    """The devices of each machine, as `_parse_hostfile` of the runner reads it; {} where that raises."""
+    """Return the devices of each machine, as `_parse_hostfile` of the runner reads it; {} where that
+    raises."""
     slots: dict[str, int] = {}
     for line in (text or "").splitlines():
         line = line.strip()
@@ -299,9 +317,10 @@ def _elsewhere(
     request: LauncherRequest,
     done: Completed,
 ) -> bool:
-    """Whether deepspeed starts on other machines, which cannot be rewritten; and say so.
+    """Whether deepspeed starts on other machines, which cannot be rewritten; reports it.
 
-    A hostfile that is read of itself only counts with options of the command that may mean its machines.
+    A hostfile that is read without being named counts only with options of the command that may mean its
+    machines.
     """
     names = request.host_environment.names()
     words = " ".join(write_options(own))
@@ -313,19 +332,19 @@ def _elsewhere(
         return False
     if hostfile is not None and not here:
         text = (
-            f"{hostfile.path} says on which machines and devices deepspeed starts; the selected ones do not"
-            " count"
+            f"{hostfile.path} says on which machines and devices deepspeed starts; the selected ones have"
+            " no effect"
         )
-        # (HOSTFILE is not in the command: it counts because of the command's own options.)
+        # (HOSTFILE is not in the command: the command's own options make it count.)
         done.asks_for_others(given.text("hostfile") or words, text)
     else:
-        text = f"{words} of the command means other machines; the selected devices do not count"
+        text = f"{words} in the command means other machines; the selected devices have no effect"
         done.asks_for_others(words, text)
     return True
 
 
 def _on_this_machine(option: Option, names: Sequence[str]) -> bool:
-    """Whether an option that names devices names those of this machine only."""
+    """Whether an option that names devices names only devices of this machine."""
     if option.name == "num-nodes":
         return option.value in ("1", "-1")
     if option.name in ("include", "exclude"):
@@ -350,25 +369,27 @@ def _names_exactly(own: Sequence[Option], request: LauncherRequest) -> bool:
 
 
 def _against(request: LauncherRequest) -> str | None:
-    """Why deepspeed's first stage cannot start on exactly these devices in this order; None where it can."""
+    """Return why deepspeed's first stage cannot start on exactly these devices in this order; None where it
+    can."""
     if not request.devices:
-        return f"for the first an empty {request.visibility.variable} does not mean no GPU"
+        return f"to the first stage, an empty {request.visibility.variable} does not mean no GPU"
     if any(device.parent for device in request.devices):
-        return "the first accepts no MIG instances"
+        return "the first stage accepts no MIG instances"
     if not request.by_index:
-        return "the first accepts no UUIDs"
+        return "the first stage accepts no UUIDs"
     indices = _numbers(request)
     if indices != sorted(indices):
-        return f"the first would sort the devices and run on {','.join(map(str, sorted(indices)))}"
+        return f"the first stage would sort the devices and run on {','.join(map(str, sorted(indices)))}"
     return None
 
 
 def _numbers(request: LauncherRequest) -> list[int]:
-    """What deepspeed writes into the vendor's variable (accelerator.visible_devices_envs)."""
+    """Return the entries that deepspeed writes into the vendor's variable
+    (accelerator.visible_devices_envs)."""
     return [request.visibility.number(device) for device in request.devices]
 
 
 def _included(text: str, names: Sequence[str]) -> list[int] | None:
-    """The devices of `--include localhost:0,2`; None where it says anything else."""
+    """Return the devices of `--include localhost:0,2`; None where it says anything else."""
     match = re.fullmatch(r"([^:@]+):(\d{1,9}(?:,\d{1,9})*)", text, re.ASCII)
     return [int(part) for part in match[2].split(",")] if match and match[1] in names else None

@@ -1,6 +1,6 @@
-"""The entrypoint of a command: what is started, apart from the launcher that starts it.
+"""The entrypoint of a command: the script, module or program that a launcher starts.
 
-Through it a command goes from one launcher to another.
+Through its entrypoint, a command can be moved from one launcher to another.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class Entrypoint:
     """A script, a module (`python -m`) or any other program, with its arguments.
 
     python    the interpreter that was named, None where any will do ("python", "python3")
-    left_out  options of the launcher that it is taken from, which mean nothing to another one
-    options   of the interpreter that started that launcher (`-X dev`)
-    home      the directory that the launcher was named in ("/opt/venv/bin"): its interpreter is there too
+    left_out  options of the previous launcher, which mean nothing to another one
+    options   options of the interpreter that started that launcher (`-X dev`)
+    home      the directory of the launcher that was named ("/opt/venv/bin"), which also has its interpreter
     """
 
     kind: Kind
@@ -33,11 +33,11 @@ class Entrypoint:
     home: str | None = None
 
     def by_module(self, module: str) -> tuple[str, ...]:
-        """What starts another launcher with the same interpreter."""
+        """Return the words that start another launcher with the same interpreter."""
         return (self.python or "python", *self.options, "-m", module)
 
     def by_python(self) -> tuple[str, ...]:
-        """What starts the script or module without a launcher, or the program as it is."""
+        """Return the words that start the script or module without a launcher, or the program as it is."""
         if self.kind == "program":
             return self.words
         module = ("-m",) if self.kind == "module" else ()
@@ -47,7 +47,8 @@ class Entrypoint:
 def of_launcher(
     command: Sequence[str], kind: Kind, words: tuple[str, ...], left_out: tuple[str, ...]
 ) -> Entrypoint:
-    """What a command of a launcher starts, with the Python environment that the launcher belongs to."""
+    """Return the entrypoint of a launcher's command, with the Python environment that the launcher belongs
+    to."""
     python = read_python(command)
     if python is not None:
         return Entrypoint(kind, words, python.interpreter, left_out, python.options)
@@ -56,7 +57,8 @@ def of_launcher(
 
 
 def of_command(command: Sequence[str]) -> Entrypoint:
-    """What a command without a launcher starts. Options of the interpreter make it a program of its own."""
+    """Return the entrypoint of a command without a launcher. Options of the interpreter make it a plain
+    program."""
     python = read_python(command)
     if python is None:
         script = bool(command) and command[0].endswith(".py")
@@ -72,7 +74,8 @@ def of_command(command: Sequence[str]) -> Entrypoint:
 
 
 def in_python(command: Sequence[str], python: str) -> tuple[str, ...]:
-    """A command without a launcher, started by that interpreter; as it is where it is not Python's."""
+    """Return a command without a launcher, started by that interpreter; unchanged where it is not
+    Python's."""
     if is_python(command):
         return (python, *command[1:])
     return (python, *command) if command and command[0].endswith(".py") else tuple(command)
@@ -81,9 +84,9 @@ def in_python(command: Sequence[str], python: str) -> tuple[str, ...]:
 def with_interpreter_beside(
     entrypoint: Entrypoint, is_file: Callable[[str], bool], directory: str | None
 ) -> Entrypoint:
-    """The entrypoint with the interpreter that stands beside the launcher it is taken from.
+    """Return the entrypoint with the interpreter beside the launcher that it is taken from.
 
-    `.venv/bin/deepspeed train.py` means the torch of that environment; the torchrun of the PATH is another.
+    `.venv/bin/deepspeed train.py` means the torch of that environment; the torchrun on PATH is another one.
     """
     if entrypoint.python is None and entrypoint.home is not None:
         for name in ("python", "python3"):

@@ -1,6 +1,6 @@
-"""mpirun (Open MPI, MPICH, Intel MPI): one process per device, which takes its device by its local rank.
+"""mpirun (Open MPI, MPICH, Intel MPI): one process per device, which selects its device by its local rank.
 
-Options: `mpirun --help full` of Open MPI 4.1, where one dash and two are the same; Hydra's of MPICH.
+Options: `mpirun --help full` of Open MPI 4.1, where one dash and two are the same; those of MPICH's Hydra.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from gputui.vendors.visibility import Visibility
 
 _PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra", "mpiexec.openmpi", "mpirun.openmpi", "orterun", "prterun")
 COUNTS = ("np", "npernode")
-"""The number of processes, and that of each machine: on one machine they are the same."""
+"""The options for the number of processes, in all and per machine: on one machine they are the same."""
 
 _SETTING = ("x", "env", "genv")
 """The options that set a variable for the processes."""
 
 _HOSTS = ("H", "host", "hosts")
 _HOST_FILES = ("hostfile", "machinefile", "f", "default-hostfile", "app")
-"""The options that name machines, and those that name a file which does."""
+"""The options that name machines, and those that name a file with machines."""
 
 OPTIONS = option_table(
     flags="allow-run-as-root bind-to-core bind-to-socket bind-to-none bycore bynode byslot continuous d"
@@ -81,7 +81,8 @@ class Mpirun(Launcher):
         return Entrypoint(inner.kind, inner.words, inner.python, given.without(("np",)).option_words)
 
     def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
-        """A process a device; of several programs (`-np 1 a : -np 1 b`) the processes of all."""
+        """Return the number of processes, with a device each, and the devices that the command names; for
+        several programs (`-np 1 a : -np 1 b`), those of all."""
         names = context.host_environment.names()
         counts = [_count_here(given, names) for given, _ in parts(command)]
         known = [count for count in counts if count is not None]
@@ -93,7 +94,7 @@ class Mpirun(Launcher):
             for given, _ in parts(command)
             for option in given.named(_SETTING)
             for name, *value in [re.split("[= ]", option.value, maxsplit=1)]
-            # (Without a value it is handed on as it is.)
+            # (Without a value it is passed on as it is.)
             if name in readers and value
         ]
         return beside_each_other(Intent(devices=each) for each in lists).around(
@@ -117,11 +118,11 @@ class Mpirun(Launcher):
         added = () if says else ("-np", str(request.count))
         here = _count_here(given, names)
         asked = here.number if here is not None else None if says else request.count
-        # Of several programs (`mpirun -np 1 a : -np 1 b`) each has a count of its own.
+        # Each of several programs (`mpirun -np 1 a : -np 1 b`) has a count of its own.
         if devices and asked not in (None, devices) and ":" not in given.operands:
             several = here.words if here is not None and machines != 1 else ""
             done.warn(
-                f"{several} of the command asks for {asked} here, with {devices_text(devices)} selected"
+                f"{several} in the command asks for {asked} here, with {devices_text(devices)} selected"
                 if several
                 else contradiction("-np", asked or 0, devices)
             )
@@ -143,7 +144,7 @@ class Mpirun(Launcher):
             )
         elif devices > 1:
             done.remark(
-                "every process sees all the selected devices: the program must select its own by its rank"
+                "every process sees all the selected devices; the program must select its own by its rank"
             )
         if request.logs:
             done.remark("no logs: only Open MPI has an option for them (--output-filename)")
@@ -151,36 +152,37 @@ class Mpirun(Launcher):
 
 
 def _machines(given: Arguments, names: Collection[str]) -> int | None:
-    """How many machines take part; None where only a file says so. `names` are those of this one."""
+    """Return how many machines take part; None where only a file says so. `names` are those of this
+    machine."""
     if given.named(_HOST_FILES):
         return None
     return machines_of((host for host, _ in _hosts(given)), names)
 
 
 def _hosts(given: Arguments) -> list[tuple[str, int | None]]:
-    """The machines that the options name, and the number of processes that each one takes (`-H a:2,b:2`)."""
+    """Return the machines that the options name, and the number of processes on each (`-H a:2,b:2`)."""
     each = [host.partition(":") for option in given.named(_HOSTS) for host in option.value.split(",")]
     return [(host, whole_number(slots)) for host, _, slots in each if host]
 
 
 def _slots(given: Arguments) -> int:
-    """How many processes the machines take together, which is how many are started where nothing else says
-    that; 0 where they do not say it."""
+    """Return how many processes the machines take together, which is the default number of processes; 0 where
+    they do not say it."""
     slots = [number for _, number in _hosts(given)]
     return 0 if None in slots else sum(number for number in slots if number is not None)
 
 
 def _per_machine(given: Arguments) -> str:
-    """The number of processes of a machine, or of a part of it, as mapping says it: "2:node"."""
+    """Return the number of processes per machine, or per part of it, as a mapping gives it: "2:node"."""
     kind, _, number = given.get("map-by").partition(":")
     return number if kind.lower() == "ppr" else ""
 
 
 def _count_here(given: Arguments, names: Collection[str]) -> DeviceCount | None:
-    """How many processes are started on this machine; None where that cannot be told."""
+    """Return how many processes are started on this machine; None where that is not known."""
     each, _, part = _per_machine(given).partition(":")
     if each:
-        # (How many sockets a machine has is not known here.)
+        # (The number of sockets of a machine is not known here.)
         number = whole_number(each) if part.lower().partition(":")[0] == "node" else None
         return DeviceCount(f"--map-by {given.get('map-by')}", number) if number else None
     machines, options = _machines(given, names), given.named(COUNTS)
@@ -199,21 +201,21 @@ def _count_here(given: Arguments, names: Collection[str]) -> DeviceCount | None:
 
 
 def _sets_devices(option: Option, visibility: Visibility) -> bool:
-    """Whether an option sets one of the variables that say which devices: NAME=VALUE, or NAME VALUE."""
+    """Whether an option sets one of the variables that select devices: NAME=VALUE, or NAME VALUE."""
     return option.name in _SETTING and option.value.startswith(
         tuple(f"{name}{sign}" for name in visibility.names for sign in "= ")
     )
 
 
 def _on_devices(options: Sequence[Option], request: LauncherRequest, done: Completed) -> list[Option]:
-    """The options, and those that set the variables set them to the selected devices."""
+    """Return the options, with those that set the variables changed to the selected devices."""
     visibility = request.visibility
     ours = dict(visibility.changes(request.devices, "index" if request.by_index else "uuid"))
     written = []
     for option in options:
         if _sets_devices(option, visibility):
             name, value = re.split("[= ]", option.value, maxsplit=1)
-            # (Where UUIDs name the devices, no order of counting matters.)
+            # (Where UUIDs name the devices, the order of counting does not matter.)
             wanted = ours.get(name) or (value if name != visibility.variable else visibility.none)
             same = value == wanted or (
                 request.by_index
@@ -229,10 +231,11 @@ def _on_devices(options: Sequence[Option], request: LauncherRequest, done: Compl
 
 
 def _say_of_lists(overriding: Sequence[Option], request: LauncherRequest, done: Completed) -> None:
-    """Of several programs: say which options set the variables, and which of them lead to other devices."""
+    """Report, for several programs, which options set the variables, and which of them lead to other
+    devices."""
     for option in overriding:
         words = " ".join(option.words)
-        text = f"{words} of the command overrides the selected devices"
+        text = f"{words} in the command overrides the selected devices"
         name, value = re.split("[= ]", option.value, maxsplit=1)
         if name == request.visibility.variable:
             others = request.visibility.names_others(value, request.devices, request.by_index)
@@ -244,7 +247,7 @@ def _say_of_lists(overriding: Sequence[Option], request: LauncherRequest, done: 
 
 
 def parts(command: Sequence[str]) -> Iterator[tuple[Arguments, tuple[str, ...]]]:
-    """Of each program of `mpirun -np 1 a : -np 1 b`: mpirun's options, and the program's words."""
+    """Yield mpirun's options and the program's words, for each program of `mpirun -np 1 a : -np 1 b`."""
     rest = tuple(command[1:])
     while rest:
         given = read_options(rest, OPTIONS)

@@ -15,7 +15,7 @@ from gputui.launching.programs.program import Program
 from gputui.launching.python_command import is_python
 
 _STARTED = (Accelerate(), Torchrun())
-"""The launchers that programs of the table start."""
+"""The launchers that programs in the table start."""
 
 
 class Python(Launcher):
@@ -30,7 +30,7 @@ class Python(Launcher):
         return of_command(command)
 
     def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
-        """What the row of its program says; nothing for a program that is in no row."""
+        """Return what the row of its program says; nothing for a program without a row."""
         program = program_of(command)
         if program is None:
             return NO_INTENT
@@ -47,7 +47,7 @@ class Python(Launcher):
     def complete(self, request: LauncherRequest) -> Completed:
         command, done = request.command, Completed()
         if request.processes is not None and request.processes > 1:
-            done.warn(f"{request.processes} processes need a launcher, such as torchrun; python starts one")
+            done.warn(f"{request.processes} processes need a launcher such as torchrun; python starts one")
         if request.one_each:
             done.warn(f"{request.vendor.one_part}; the launcher torchrun shows each process one")
         asked = {"--logs": request.logs, "--numa-binding": request.numa}
@@ -55,7 +55,7 @@ class Python(Launcher):
             what = " and ".join(option for option, given in asked.items() if given)
             done.remark(f"{what}: only a launcher can do that")
         if command and command[0].endswith(".py") and "/" not in command[0] and "uv" not in request.prefix:
-            # A bare file name is on nobody's PATH.
+            # A bare file name is not found on PATH.
             command = ("python", *command)
         program, ranked = program_of(command), False
         if program is not None:
@@ -63,7 +63,9 @@ class Python(Launcher):
         if program is not None and not request.devices and program.runs_elsewhere(command):
             return done.as_argv(tuple(command), "elsewhere")
         if program is not None and program.names_beside_no_list(command, request.devices, request.vendor):
-            done.remark(f"{request.visibility.variable} left out: {program.name} might count in it")
+            done.remark(
+                f"{request.visibility.variable} left out: {program.name} might count devices within it"
+            )
             return done.as_argv(tuple(command), "command", ranked)
         return done.as_argv(tuple(command), ranked=ranked)
 
@@ -71,8 +73,8 @@ class Python(Launcher):
 def _of_program(
     program: Program, command: tuple[str, ...], request: LauncherRequest, done: Completed
 ) -> tuple[tuple[str, ...], bool]:
-    """The command of a program of the table, for the devices; and whether the launcher that it starts sets
-    every variable of ranks. The options of that launcher go behind its own."""
+    """Return the command of a program in the table, for the devices; and whether the launcher that it starts
+    sets every variable of ranks. The options of that launcher follow its own."""
     context = CommandContext(request.environ, request.host_environment, (request.vendor,), request.directory)
     command, remarks = program.on_devices(command, request.devices, context)
     done.remarks += remarks
@@ -93,7 +95,7 @@ def _of_program(
 
 
 def _in_order(words: Sequence[str], some: Counter[str]) -> Iterator[str]:
-    """Those of the words that are in `some`, as often as there."""
+    """Return those of the words that are in `some`, as often as there."""
     left = some.copy()
     for word in words:
         if left[word] > 0:

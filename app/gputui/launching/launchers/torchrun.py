@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 
-from gputui.launching.argument_vector import Arguments
+from gputui.launching.argument_vector import Arguments, whole_number
 from gputui.launching.intent import CommandContext, Intent
 from gputui.launching.launch_options import Meeting
 from gputui.launching.launchers.base import (
@@ -26,14 +26,14 @@ RENDEZVOUS = (
     *("standalone", "nnodes", "node-rank", "master-addr", "master-port"),
     *("rdzv-backend", "rdzv-id", "rdzv-endpoint", "rdzv-conf"),
 )
-"""The options that say which machines take part and where they meet."""
+"""The options that say which machines take part and where the rendezvous is."""
 
 
 class Torchrun(ScriptLauncher):
     """`torchrun --standalone --nproc-per-node=N train.py`.
 
-    The count is always a number: without a device `auto` counts processors, and `gpu` fails. Always
-    `--standalone` on one machine: older versions meet on port 29500 and collide.
+    The count is always a number: without a device `auto` counts processors, and `gpu` fails. On one machine,
+    `--standalone` is always given: otherwise older versions use port 29500 and collide.
     """
 
     name = "torchrun"
@@ -55,13 +55,18 @@ class Torchrun(ScriptLauncher):
             added.append(f"--nproc-per-node={request.count}")
         if request.one_each and "virtual-local-rank" not in given and gives_one_each(request, done):
             added.append("--virtual-local-rank")
-            done.remark(f"--virtual-local-rank: {request.vendor.one_part}, so each one is shown its own")
+            done.remark(f"--virtual-local-rank: {request.vendor.one_part}, so each process is shown its own")
         if request.numa and "numa-binding" not in given:
             added += _numa(request, done)
         if request.logs and "log-dir" not in given:
             added.append(f"--log-dir={request.logs}")
             added += [f"--{name}=3" for name in ("redirects", "tee") if name not in given]
         _warn(given, request, done)
+        backend = given.get("rdzv-backend", "c10d" if request.nodes > 1 else "static")
+        if backend == "static" and "standalone" not in given:
+            # (MIN:MAX machines; other rendezvous number the machines themselves.)
+            most = given.get("nnodes", request.environ.get("PET_NNODES", "1")).rpartition(":")[2]
+            done.check_rank(given.text("node-rank"), given.get("node-rank"), whole_number(most) or 1)
         return done.as_argv((*starter, *added, *rest), ranked=True)
 
 
@@ -71,13 +76,14 @@ ONE_EACH_SINCE = (2, 10)
 
 
 def gives_one_each(request: LauncherRequest, done: Completed) -> bool:
-    """Whether this torch can show each process one of the devices only; where not, the launch is refused."""
-    version = request.host_environment.version("torch", request.path) if request.path else None
+    """Whether this torch can show each process only one of the devices; where it cannot, the launch is
+    refused."""
+    version = request.torch
     if version is not None and version < ONE_EACH_SINCE:
         has, needs = (".".join(map(str, each)) for each in (version, ONE_EACH_SINCE))
         done.refuse(
-            f"{request.vendor.one_part}: torch {has} has no --virtual-local-rank ({needs} has), by which each"
-            f" process is shown one; select one of them"
+            f"{request.vendor.one_part}: torch {has} has no --virtual-local-rank ({needs} has),"
+            " which shows each process one of them; select only one"
         )
         return False
     for warning in request.vendor.part_warnings(request.devices, request.environ):
@@ -86,20 +92,22 @@ def gives_one_each(request: LauncherRequest, done: Completed) -> bool:
 
 
 def overriding(environ: Mapping[str, str]) -> str | None:
-    """The variables that torchrun takes its defaults from (torch/distributed/argparse_util.py), or None."""
+    """Return the variables from which torchrun takes its defaults (torch/distributed/argparse_util.py), or
+    None."""
     names = sorted(name for name in environ if name.startswith("PET_"))
     return " ".join(f"{name}={environ[name]}" for name in names) or None
 
 
 def several(environ: Mapping[str, str]) -> str | None:
-    """The number of machines that torchrun would wait for because of its variable; None for this one only."""
+    """Return the number of machines that torchrun would wait for because of its variable; None for this one
+    only."""
     text = environ.get("PET_NNODES", "1")
     return None if text in ("1", "1:1") else text
 
 
 def _rendezvous_id(request: LauncherRequest) -> str:
-    """The id of the rendezvous: the same on all machines of this run, another for another user or command at
-    the same host and port."""
+    """Return the id of the rendezvous: the same on all machines of this run, another one for another user or
+    command at the same host and port."""
     parts = (
         request.environ.get("USER", ""),
         request.rendezvous or "",
@@ -110,7 +118,7 @@ def _rendezvous_id(request: LauncherRequest) -> str:
 
 
 def _where(given: Arguments, request: LauncherRequest, done: Completed) -> list[str]:
-    """The options for the rendezvous that the command does not give."""
+    """Return the options for the rendezvous that the command does not give."""
     if request.nodes > 1:
         wanted = {
             "nnodes": str(request.nodes),
@@ -120,13 +128,13 @@ def _where(given: Arguments, request: LauncherRequest, done: Completed) -> list[
             **_agreed(request.meeting),
         }
         if request.meeting and "rdzv-conf" in given and "is_host" not in given.get("rdzv-conf", ""):
-            done.remark(f"--rdzv-conf of the command is kept: torchrun finds out {_HOSTS}")
+            done.remark(f"--rdzv-conf in the command is kept; torchrun finds out {_HOSTS}")
         return [f"--{name}={value}" for name, value in wanted.items() if name not in given]
     own = given.without(("nnodes",)).named(RENDEZVOUS)
     added = [] if own or given.get("nnodes", "1") not in ("1", "1:1") else ["--standalone"]
     waiting = several(request.environ)
     if waiting and "nnodes" not in given and (added or "standalone" in given):
-        # Nobody else can come to a meeting place that only this machine knows.
+        # No other machine can come to a rendezvous that only this machine knows.
         added.append("--nnodes=1")
         done.remark(f"--nnodes=1: torchrun would wait for the machines of PET_NNODES={waiting}")
     return added
@@ -136,11 +144,11 @@ _HOSTS = "from names and addresses which machine keeps the rendezvous"
 
 
 def _agreed(meeting: Meeting | None) -> dict[str, str]:
-    """What a machine is told that is started together with the others.
+    """Return the options for a machine that is started together with the others.
 
-    Left to itself torchrun compares names and addresses to find out whether it keeps the rendezvous, and does
-    not on a machine whose own name means 127.0.1.1 (torch/distributed/elastic/rendezvous/utils.py,
-    `_matches_machine_hostname`); and the others are told its host name, which they may not know.
+    By itself, torchrun compares names and addresses to find out whether it hosts the rendezvous, and decides
+    against it on a machine whose own name means 127.0.1.1 (torch/distributed/elastic/rendezvous/utils.py,
+    `_matches_machine_hostname`); the others would get its host name, which they may not be able to resolve.
     """
     if meeting is None:
         return {}
@@ -149,7 +157,7 @@ def _agreed(meeting: Meeting | None) -> dict[str, str]:
 
 
 def endpoint(text: str) -> str:
-    """HOST:PORT with torchrun's port where none is given; an IPv6 address is in brackets."""
+    """Return HOST:PORT, with torchrun's port where none is given; an IPv6 address is in brackets."""
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isdigit() or port == "") or (":" in host and not host.endswith("]")):
         host, port = text, ""
@@ -158,9 +166,15 @@ def endpoint(text: str) -> str:
     return f"{host}:{port or PORT}"
 
 
+def meeting_place(request: LauncherRequest) -> tuple[str, str]:
+    """Return the host and the port of the rendezvous, as other launchers take them."""
+    host, _, port = endpoint(request.rendezvous or "HOST").rpartition(":")
+    return host.strip("[]"), port
+
+
 def _numa(request: LauncherRequest, done: Completed) -> list[str]:
-    """`--numa-binding`, where this torch has it (2.9) and numactl is there: else a remark."""
-    version = request.host_environment.version("torch", request.path) if request.path else None
+    """Return `--numa-binding`, where this torch has it (2.9) and numactl is installed; else add a remark."""
+    version = request.torch
     if version is not None and version < (2, 9):
         done.remark(f"torch {'.'.join(map(str, version))} has no --numa-binding (2.9 has)")
     elif request.host_environment.program("numactl", request.environ) is None:
@@ -180,9 +194,9 @@ def _warn(given: Arguments, request: LauncherRequest, done: Completed) -> None:
     if count and asked is not None and asked != count:
         done.warn(contradiction("--nproc-per-node", asked, count))
     if "standalone" in given and request.nodes > 1:
-        done.warn(f"--standalone of the command means one machine; {request.nodes} are asked for")
+        done.warn(f"--standalone in the command means one machine; {request.nodes} are asked for")
     if request.nodes > 1 and given.get("nnodes", str(request.nodes)) != str(request.nodes):
-        done.warn(f"--nnodes={given.get('nnodes')} of the command; {request.nodes} are asked for")
+        done.warn(f"--nnodes={given.get('nnodes')} is in the command; {request.nodes} machines are asked for")
     variables = overriding(request.environ)
     if variables:
         done.warn(f"torchrun takes its defaults from {variables} in your environment")

@@ -1,7 +1,7 @@
-"""The table of programs: those that say of themselves how many devices they need, or which.
+"""The table of programs whose commands say how many devices they need, or which.
 
-Adding one is adding a row (`program.py` says what a row has). Programs that start others on a selection are
-launchers, and have a file each in `launchers/`.
+To add one, add a row (`program.py` describes the fields). Programs that start others on a selection are
+launchers, with a file each in `launchers/`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from gputui.launching.programs.training import TRAINING
 from gputui.launching.python_command import started_program
 
 PROGRAMS: tuple[Program, ...] = (*SERVING, *CLUSTERS, *TRAINING)
-"""Every row. The first that recognises a command is its program; rows of libraries come last."""
+"""Every row. The first one that recognises a command is its program; rows of libraries come last."""
 
 
 def program_of(command: Sequence[str]) -> Program | None:
-    """The row of the program that a command starts; None where it is in none."""
+    """Return the row of the program that a command starts; None where there is none."""
     started = started_program(command)
     return next((program for program in PROGRAMS if program.own(command, started)), None)

@@ -1,4 +1,4 @@
-"""Programs that hand commands to others to start: Ray, Slurm, ssh, xargs."""
+"""Programs that pass commands to others, which start them: Ray, Slurm, ssh, xargs."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ SRUN = option_table(
     " ntasks-per-node",
     unlisted="value",
 )
-"""srun(1) and sbatch(1) of Slurm 22.05: what stands before the command. A value that may be left out is given
-with "=" only."""
+"""Options of srun(1) and sbatch(1) of Slurm 22.05 before the command. An optional value is given with "="
+only."""
 
 CLUSTERS = (
     Program(
         name="Ray",
         starts=("ray start",),
         sizes=(Size("num-gpus", "processes"),),
-        # (By itself it counts NVML's GPUs, as many as the list is long: MIG instances are fewer then.)
+        # (By itself it counts NVML's GPUs, at most as many as the list has entries: with MIG instances these
+        # are fewer.)
         tells="--num-gpus={count}",
-        warning="start comes back at once, and the claim ends; Ray goes on with the devices (--block stays)",
+        warning="start returns at once, and the claim ends while Ray keeps using the devices"
+        " (--block keeps the claim)",
         warned_without="block",
         source="ray/scripts/scripts.py, ray/_private/accelerators/nvidia_gpu.py, 2.60",
     ),
     Program(
         name="Ray",
         starts=("ray job submit", "ray submit", "ray exec"),
-        elsewhere="what it starts runs on the cluster, which gives it devices of its own",
+        elsewhere="what it starts runs on the cluster, on devices of the cluster",
         source="ray/dashboard/modules/job/cli.py, 2.60",
     ),
     Program(
@@ -41,7 +43,7 @@ CLUSTERS = (
         starts=("srun", "salloc"),
         before=SRUN,
         elsewhere="Slurm selects the devices of the job",
-        warning="starts it on devices that Slurm selects: the selected ones do not count",
+        warning="starts it on devices that Slurm selects; the selected ones have no effect",
         elsewhere_by="gpus|G|gpus-per-node|gpus-per-task|gpus-per-socket|gres",
         source="srun(1), Slurm 22.05: --gpus",
     ),
@@ -62,8 +64,8 @@ CLUSTERS = (
         # (`screen -dm` starts a server of its own, with our variables: it is among the wrappers.)
         name="GNU screen",
         starts=("screen",),
-        warning="may start the command in a session that is there already, which has not the variables"
-        " (screen -dm)",
+        warning="may start the command in an existing session, which does not have the variables"
+        " (screen -dm does)",
         source="screen(1): -m",
     ),
     Program(
@@ -73,22 +75,23 @@ CLUSTERS = (
         source="ssh(1): only variables of SendEnv are handed on",
     ),
     Program(
-        # (Their `run` is read by container_command.py.)
+        # (container_command.py parses their `run`.)
         name="a container engine",
         starts=("docker", "podman", "nerdctl"),
-        warning="starts it in a container, which gets no variable (gputui export --as docker)",
+        warning="starts it in a container, which does not get the variables (see `gputui export"
+        " --as docker`)",
         source="docker(1)",
     ),
     Program(
         name="an environment of its own",
         starts=("tmux", "su", "runuser"),
-        warning="starts it in an environment of its own: the selected devices do not count",
+        warning="starts it in an environment of its own; the selected devices have no effect",
         source="tmux(1): update-environment; su(1)",
     ),
     Program(
         name="tox",
         starts=("tox",),
-        warning="hands on only the variables of its pass_env: the selected devices do not count",
+        warning="passes on only the variables in its pass_env; the selected devices have no effect",
         source="tox/tox_env/api.py: pass_env",
     ),
 )

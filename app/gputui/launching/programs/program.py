@@ -1,7 +1,7 @@
-"""What a program is: one row of the table of programs, from which its commands are recognised and read.
+"""A program: one row of the table, by which its commands are recognised and parsed.
 
-A program that has its own launcher (torchrun, accelerate, deepspeed, mpirun) is described there; a row is
-for every other one that says of itself how many devices it needs, or which.
+Programs with a launcher of their own (torchrun, accelerate, deepspeed, mpirun) are described there; a row is
+for every other program whose command says how many devices it needs, or which.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from gputui.vendors.vendor import Vendor
 
 Dimension = Literal["tp", "pp", "cp", "dp", "dp here", "dp inside", "machines", "processes"]
 """What a size counts: the devices of a tensor-parallel group, pipeline stages, parts of a context,
-data-parallel replicas (of all machines, of this one, or inside a tensor-parallel group), machines, or
+data-parallel replicas (on all machines, on this one, or inside a tensor-parallel group), machines, or
 processes with a device each."""
 
 Sizes = Mapping[Dimension, int]
-"""The sizes that a command says, by dimension; one that it does not say is not there."""
+"""The sizes that a command gives, by dimension; a dimension without a size is missing."""
 
 
 def product_of_sizes(sizes: Sizes) -> int:
-    """The usual number of devices: the product of all sizes."""
+    """Return the usual number of devices: the product of all sizes."""
     return prod(sizes.values())
 
 
 def groups_only(_sizes: Sizes) -> int:
-    """Of a program whose sizes say how devices work together, and not how many there are."""
+    """The total of a program whose sizes say how devices work together, and not how many there are."""
     return 0
 
 
@@ -54,7 +54,7 @@ class Size:
     """An option whose value is a size: `Size("tensor-parallel-size|tp", "tp")`.
 
     options  its names without dashes, "_" written as "-", separated by "|"; a single letter is a short option
-    inside   the option in whose value it stands (`--model_args a=b,tensor_parallel_size=2`), "" for none
+    inside   the option whose value contains it (`--model_args a=b,tensor_parallel_size=2`), "" for none
     flag     whether it has no value, and counts as 1
     """
 
@@ -65,7 +65,7 @@ class Size:
 
 
 TORCH_DEVICE = "[a-z]+:"
-"""What torch writes before the number of a device, as a pattern."""
+"""The text that torch writes before the number of a device, as a pattern."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,15 @@ class DeviceOption:
     """An option that names devices: `DeviceOption("device", counted="visible")`.
 
     counted   "all": by the index in the whole box; "visible": by the position among the visible devices;
-              "either": by either, as the version is, so that it must name the same in both ways
-    prefix    a pattern of what stands before the list or before each entry, "" for nothing
-    whole     values that name no device of their own: those that are visible ("all", "auto", "-1")
+              "either": depending on the version, so that the value must name the same devices in both ways
+    prefix    a pattern for the text before the list or before each entry, "" for none
+    whole     values that name no particular device: all visible devices ("all", "auto", "-1")
     cpu       values that mean the CPU
     number    whether a plain number is a count ("--devices 2"), and only a list with a comma names devices
     one       whether it takes one device only
-    firm      whether what it says is the user's word; else it is a default, as nobody knows what the program
-              does with it: the first device is then any one ("--device 0"), which most programs mean
+    firm      whether its value is the user's explicit choice; otherwise it is a default, because it is not
+              known what the program does with it: the first device then means any one ("--device 0"), as in
+              most programs
     """
 
     options: str
@@ -93,7 +94,7 @@ class DeviceOption:
     firm: bool = True
 
     def listing(self, like: str, listed: str) -> str:
-        """Another list of devices in the form of a given value: with its prefix where that has it."""
+        """Return another list of devices in the form of a given value, with its prefix where that has one."""
         if self.one:
             listed = listed.partition(",")[0]
         if not listed:
@@ -113,7 +114,7 @@ class DeviceOption:
         return ",".join(prefixes[0] + number for number in listed.split(","))
 
     def said(self, given: Option) -> NamedDevices | DeviceCount | None:
-        """What the option says by itself."""
+        """Return what the option alone says."""
         value, text = _plain(given.value), " ".join(given.words)
         if value in self.cpu:
             return NamedDevices(text, "", self.firm)
@@ -121,7 +122,7 @@ class DeviceOption:
         if value in self.whole or not entries:
             return None
         if all(entry in self.whole for entry in entries):
-            # `device=-1,-1`: two devices, whichever they are.
+            # `device=-1,-1`: any two devices.
             return DeviceCount(text, len(entries), self.firm, certain=self.firm)
         if not self.firm and entries == ["0"]:
             return DeviceCount(text, 1, firm=False, certain=False)
@@ -137,8 +138,9 @@ class DeviceOption:
 class ConfigurationFile:
     """A YAML or JSON file whose keys give sizes, which are defaults.
 
-    options    that name it, as in `Size`; "" for the first argument that is the name of such a file
-    keys       dotted, and the dimension that each one gives
+    options    the options that name it, as in `Size`; "" for the first argument that is the name of such a
+               file
+    keys       its keys, dotted, each with the dimension that it gives
     variables  the key below which it has environment variables, "" for none
     """
 
@@ -149,7 +151,7 @@ class ConfigurationFile:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRange:
-    """Two options that name devices: the first one's position among the visible devices, and a step."""
+    """Two options that name devices: the position of the first one among the visible devices, and a step."""
 
     first: str
     step: str
@@ -159,36 +161,36 @@ class DeviceRange:
 class Program:
     """One program.
 
-    name          for people
-    starts        how its command begins: "vllm serve", "tune run"; the first word is a program
-    modules       the modules that `python -m` starts it as: "swift.cli.main sft"
-    any_python    whether every command that starts Python, or a file NAME.py, is its own (for what many
-                  scripts have in common)
-    before        its options, where they stand before what it starts; None where they stand anywhere
+    name          its name for users
+    starts        the beginnings of its commands: "vllm serve", "tune run"; the first word is a program
+    modules       the modules by which `python -m` starts it: "swift.cli.main sft"
+    any_python    whether every command that starts Python, or a file NAME.py, is its own (for options that
+                  many scripts share)
+    before        its options, where they precede the command that it starts; None where they may be anywhere
     sizes         the options that say how many devices
     devices       the options that name devices
     positions     the options that name devices by a first one and a step
     variables     environment variables that say how many processes ("NPROC_PER_NODE")
-    hosts         the options that name machines: the sizes are of all of them together
+    hosts         the options that name machines: the sizes are those of all machines together
     files         configuration files that it reads
-    total         how many devices the sizes make; 0 where they do not say that
-    usual         what it takes where nothing says how many, None for all that are visible
-    asks          what makes it use more than one device ("--tp={count}", "device={devices}"), where it uses
-                  only the first one without; it is added to a command that says nothing
-    tells         what tells it how many devices there are ("--num-gpus={count}"), where it would count by
-                  itself; it is added to a command that says nothing
+    total         the number of devices that the sizes make; 0 where they do not say that
+    usual         the number of devices by default, None for all visible ones
+    asks          the word that makes it use more than one device ("--tp={count}", "device={devices}"), where
+                  it uses only the first one by default; it is added to a command that says nothing
+    tells         the word that tells it how many devices there are ("--num-gpus={count}"), where it would
+                  count by itself; it is added to a command that says nothing
     key_value     whether its arguments are `key=value` words, and not options with dashes (yolo, Hydra)
-    abbreviations whether the beginning of a long option stands for it, as argparse takes it
+    abbreviations whether a prefix of a long option stands for it, as with argparse
     only_indices  whether it cannot read UUIDs in the list of visible devices
-    elsewhere     where what it starts runs, which then gets none of the devices; "" for here
-    elsewhere_by  the options with which that is so, "" for always
-    images        the names of images (without registry, tag and digest) that start it of themselves, as
-                  the first of `starts`
-    warning       a warning about it, which is read after its name
+    elsewhere     where the started command runs, if it gets none of the devices; "" for here
+    elsewhere_by  the options with which it runs there, "" for always
+    images        the names of images (without registry, tag and digest) that start it by default, as the
+                  first of `starts`
+    warning       a warning about it, which follows its name
     warned_without  the option that makes the warning unnecessary; "" for always
     launches      the launcher command that it builds from its arguments; () where it starts none
     behind_dashes whether the options for that launcher follow a "--"
-    source        where upstream says so: a file of a version, a page of the documentation
+    source        the upstream source of these facts: a file of a version, a page of the documentation
     """
 
     name: str
@@ -219,17 +221,18 @@ class Program:
     source: str = field(default="", compare=False)
 
     def intent(self, command: Sequence[str], context: CommandContext) -> Intent:
-        """What the command says: its options count before its variables, and these before its files."""
+        """Return what the command says: its options count before its variables, and these before its
+        files."""
         call = self._call(command)
         if call.is_elsewhere:
-            # (It needs nothing of this machine; whoever gives -n all the same means it.)
+            # (It needs no device of this machine; a given -n is the user's choice all the same.)
             return Intent(devices=NamedDevices(f"{self.name}: {self.elsewhere}", "", firm=False))
         sizes, count = call.count(context)
         group = Grouping(sizes.get("tp", 1), sizes.get("pp", 1))
         named = call.devices_given(context) or call.devices_from(count, context)
         if isinstance(named, DeviceCount):
             named, count = None, named
-        # (A group that spans several machines is not a group of this one's devices.)
+        # (A group that spans several machines is not a group of this machine's devices.)
         whole = group.unit > 1 and (count is None or group.fits(count.number))
         spared = self.warned_without and self.warned_without in map(_name_of, call.arguments)
         return Intent(
@@ -241,25 +244,27 @@ class Program:
         )
 
     def runs_elsewhere(self, command: Sequence[str]) -> bool:
-        """Whether what it starts runs elsewhere, where our variables and devices have no effect."""
+        """Whether the command that it starts runs elsewhere, where our variables and devices have no
+        effect."""
         return self._call(command).is_elsewhere
 
     def started(self, command: Sequence[str]) -> tuple[str, ...]:
-        """The launcher command that it starts, with the options meant for the launcher; () for none."""
+        """Return the launcher command that it starts, with the options meant for the launcher; () for
+        none."""
         if self.launches is None:
             return ()
         return self.launches(command[self.own(command, started_program(command)) :])
 
     def with_launcher_options(self, command: Sequence[str], options: Sequence[str]) -> tuple[str, ...]:
-        """The command with more options for the launcher that it starts."""
+        """Return the command with more options for the launcher that it starts."""
         dashes = ("--",) if options and self.behind_dashes and "--" not in command else ()
         return (*command, *dashes, *options)
 
     def on_devices(
         self, command: Sequence[str], devices: Sequence[Device], context: CommandContext
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The command for these devices, and what was changed: options that name devices are rewritten, and
-        what makes it use several is added where it gives no number."""
+        """Return the command for these devices, and remarks on the changes: options that name devices are
+        rewritten, and the word that makes it use several is added where it gives no number."""
         call = self._call(command)
         if call.is_elsewhere:
             return tuple(command), (f"{self.name}: {self.elsewhere}",)
@@ -308,7 +313,7 @@ class Program:
 
     def names_beside_no_list(self, command: Sequence[str], devices: Sequence[Device], vendor: Vendor) -> bool:
         """Whether its command names the devices, and must not have a list of them besides: each number would
-        be a position in that, too, and mean another device."""
+        then be a position in that list, and mean another device."""
         indices = [device.index for device in devices]
         moved = sorted(indices) == list(range(len(indices))) != indices and _by_index(devices, vendor)
         return moved and any(option.counted == "either" for option, _ in self._call(command).device_options())
@@ -316,8 +321,8 @@ class Program:
     def changed_variables(
         self, command: Sequence[str], devices: int, context: CommandContext
     ) -> tuple[tuple[str, str], ...]:
-        """The variable that makes it start one process per device, where the environment or a file gives
-        another number. The command's own options stay as they are."""
+        """Return the variable that makes it start one process per device, where the environment or a file
+        gives another number. The command's own options stay as they are."""
         call = self._call(command)
         if not self.variables or not devices or call.sizes():
             return ()
@@ -327,9 +332,9 @@ class Program:
         return ((self.variables[0], str(devices)),)
 
     def own(self, command: Sequence[str], started: Started) -> int:
-        """The number of words at the beginning that say which program it is; 0 for another program's.
+        """Return how many words at the beginning identify the program; 0 for another program.
 
-        `started` is what the command starts, the same for every row.
+        `started` is the program that the command starts, the same for every row.
         """
         if self.any_python:
             return started.words if is_python(command) or (started.name or "").endswith(".py") else 0
@@ -343,12 +348,12 @@ class Program:
 
 
 Said = dict[Dimension, tuple[int, str]]
-"""Sizes that are said: the number, and the words that say it."""
+"""Given sizes: the number, and the words that give it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A command of a program; `arguments` are the words in which its options stand."""
+    """A command of a program; `arguments` are the words that may contain its options."""
 
     program: Program
     arguments: tuple[str, ...]
@@ -360,7 +365,7 @@ class _Call:
 
     @property
     def machines(self) -> int:
-        """How many machines take part; 0 where only a file gives the number."""
+        """The number of machines that take part; 0 where only a file gives it."""
         named = [*self.options(self.program.hosts)] if self.program.hosts else []
         if any("file" in given.spelling for given in named):
             return 0
@@ -368,18 +373,18 @@ class _Call:
         return machines_of(hosts, ("localhost", "127.0.0.1"))
 
     def says_how_many(self) -> bool:
-        """Whether any option for the number of devices, or for devices, is given, whatever its value."""
+        """Whether an option for devices or their number is given, with any value."""
         return any(self.device_options()) or any(any(self._given_of(size)) for size in self.program.sizes)
 
     def count(self, context: CommandContext) -> tuple[dict[Dimension, int], DeviceCount | None]:
-        """The sizes, and the number of devices that they make; None where they say none."""
+        """Return the sizes, and the number of devices that they make; None where there are none."""
         program, typed = self.program, self.sizes()
         firm = bool(typed)
         for name in program.variables if not typed else ():
             if number := whole_number(context.environ.get(name, "")):
                 typed["processes"] = number, f"{name}={number}"
                 firm = name in context.typed
-        # What the line does not say, a file may.
+        # A file may give sizes that the line leaves open.
         given = self._sizes_of_files(context) | typed
         sizes = {dimension: number for dimension, (number, _) in given.items()}
         machines = self.machines
@@ -390,7 +395,7 @@ class _Call:
         return sizes, None if said or program.usual is None else program.usual(self.arguments)
 
     def sizes(self) -> Said:
-        """The sizes of the command line. The last of an option counts."""
+        """Return the sizes on the command line. The last occurrence of an option counts."""
         found: Said = {}
         for size in self.program.sizes:
             for number, words in [*self._given_of(size)][-1:]:
@@ -399,7 +404,8 @@ class _Call:
         return found
 
     def _given_of(self, size: Size) -> Iterator[tuple[int | None, str]]:
-        """Each place that gives a size: its number, None where that is none ("auto"), and its words."""
+        """Yield each place that gives a size: its number, None where it is not a number ("auto"), and its
+        words."""
         names = size.options.split("|")
         if size.flag:
             yield from (
@@ -422,7 +428,7 @@ class _Call:
     def _read_files(
         self, context: CommandContext
     ) -> Iterator[tuple[ConfigurationFile, str, Mapping[str, object]]]:
-        """Its configuration files: the row, the name as given, what it says."""
+        """Yield its configuration files: the row, the name as given, the values."""
         for file in self.program.files:
             if file.options:
                 names = [given.value for given in self.options(file.options)]
@@ -446,7 +452,7 @@ class _Call:
         return found
 
     def devices_of_files(self, context: CommandContext) -> NamedDevices | None:
-        """The list of devices among the variables of a configuration file: a default."""
+        """Return the list of devices among the variables of a configuration file, which is a default."""
         variable = context.visibility.variable
         for file, name, values in self._read_files(context):
             listed = _inner(values, f"{file.variables}.{variable}") if file.variables and variable else None
@@ -456,7 +462,7 @@ class _Call:
         return None
 
     def devices_given(self, context: CommandContext) -> NamedDevices | DeviceCount | None:
-        """The devices that the last of its options names, or the number of them."""
+        """Return the devices that the last of its options names, or their number."""
         found: NamedDevices | DeviceCount | None = None
         for option, given in self.device_options():
             said = option.said(given)
@@ -466,7 +472,7 @@ class _Call:
         return found
 
     def devices_from(self, count: DeviceCount | None, context: CommandContext) -> NamedDevices | None:
-        """The devices that a first position and a step name."""
+        """Return the devices that a first position and a step name."""
         positions = self.program.positions
         if positions is None:
             return None
@@ -486,10 +492,10 @@ class _Call:
                 yield option, given
 
     def options(self, names: str) -> Iterator[Option]:
-        """The options with these names, in their order."""
+        """Return the options with these names, in their order."""
         program, arguments = self.program, self.arguments
         if program.behind_dashes:
-            # (Its launcher's options stand there.)
+            # (The options for its launcher are there.)
             arguments = tuple("" if word == "--" else word for word in arguments)
         known = [name for each in self._all_options() for name in each.split("|")]
         return given_options(arguments, names.split("|"), known, program.key_value, program.abbreviations)
@@ -505,7 +511,7 @@ class _Call:
 
 
 def _by_index(devices: Sequence[Device], vendor: Vendor) -> bool:
-    """Whether a program that counts either way is told indices: what it reads besides is CUDA's list."""
+    """Whether a program that counts either way gets indices: it reads CUDA's list besides."""
     return vendor.runtime == "CUDA" and not any(device.parent for device in devices)
 
 
@@ -513,9 +519,9 @@ _UUID = re.compile(r"[A-Z]+-[0-9A-Za-z/-]+")
 
 
 def _among_visible(named: NamedDevices, context: CommandContext) -> NamedDevices:
-    """Positions among the devices that the environment's list makes visible, as that list names them.
+    """Return positions among the devices that the environment's list makes visible, as that list names them.
 
-    An entry that is no such position stays: a program takes it for a name in the list (ultralytics), or
+    An entry that is not such a position stays: a program takes it for a name in the list (ultralytics), or
     refuses it.
     """
     variable = context.visibility.variable
@@ -527,7 +533,7 @@ def _among_visible(named: NamedDevices, context: CommandContext) -> NamedDevices
 
 
 def _plain(value: str) -> str:
-    """A list without brackets and spaces: "[0, 1]" is "0,1"."""
+    """Return a list without brackets and spaces: "[0, 1]" is "0,1"."""
     return re.sub(r"[\s\[\]()'\"]", "", value)
 
 
@@ -538,9 +544,10 @@ def given_options(
     key_value: bool = False,
     abbreviations: bool = False,
 ) -> Iterator[Option]:
-    """The options of these names, wherever they stand among the arguments, as argparse would find them.
+    """Return the options of these names, anywhere among the arguments, as argparse would find them.
 
-    Only up to a "--". `known` are all names that the program has, by which abbreviations are told apart.
+    Only words before a "--" are searched. `known` are all names that the program has, which decide about
+    abbreviations.
     """
     for place, word in enumerate(arguments):
         if word == "--":
@@ -562,7 +569,7 @@ def given_options(
             elif place + 1 < len(arguments):
                 yield Option(name, spelling, (arguments[place + 1],), None, place)
         elif not word.startswith("--") and word[1] in names and word[2:].isdigit():
-            # A short option with its value glued to it: -n4.
+            # A short option with its value attached: -n4.
             yield Option(word[1], word[:2], (word[2:],), "", place)
 
 
@@ -571,22 +578,35 @@ def _name_of(word: str) -> str:
 
 
 def read_mapping(path: str, context: CommandContext) -> Mapping[str, object]:
-    """A YAML or JSON file of settings; empty where there is none, or it is anything else."""
+    """Return the values of a YAML or JSON file; empty where there is none, or it is anything else."""
     text = context.host_environment.text(path)
-    if text is None:
-        return {}
+    return {} if text is None else mapping_in(os.path.basename(path), text)  # noqa: PTH119 - a text
+
+
+def mapping_in(name: str, text: str, *, only_settings: bool = False) -> Mapping[str, object]:
+    """Return the values of YAML or JSON with this name; empty where it is anything else.
+
+    With `only_settings`, what has no keys is reported: it can be no data of a script.
+    """
     try:
         found = read_values(text, "YAML")
     except NotReadError as error:
-        not_read(os.path.basename(path), error)  # noqa: PTH119 - a text
+        not_read(name, error)
         return {}
     except ValueError:
+        # A file of another name may have another form (TOML, Python).
+        if name.endswith((".json", ".yaml", ".yml")) or text.startswith("{"):
+            not_read(name, "it is neither YAML nor JSON")
         return {}
-    return found if isinstance(found, dict) else {}
+    if isinstance(found, dict):
+        return found
+    if only_settings:
+        not_read(name, "it is not an object of settings")
+    return {}
 
 
 def _inner(values: object, dotted: str) -> object:
-    """The value of "a.b" in nested mappings; "-" and "_" in a key are the same."""
+    """Return the value of "a.b" in nested mappings; "-" and "_" in a key are the same."""
     for part in dotted.split("."):
         if not isinstance(values, Mapping):
             return None

@@ -1,4 +1,4 @@
-"""Programs that serve models, or ask them: vLLM, SGLang, TensorRT, Text Generation Inference, llama.cpp."""
+"""Programs that serve models, or query them: vLLM, SGLang, TensorRT, Text Generation Inference, llama.cpp."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VLLM_SIZES = (
     Size("prefill-context-parallel-size|pcp", "cp"),
     Size("data-parallel-size|dp", "dp"),
     Size("data-parallel-size-local|dpl", "dp here"),
-    # One replica is started here where its rank is said: another load balancer has the others.
+    # Where its rank is given, one replica is started here: another load balancer has the others.
     Size("data-parallel-external-lb", "dp inside", flag=True),
     Size("data-parallel-rank|dpn", "dp inside"),
     Size("nnodes|n", "machines"),
@@ -35,7 +35,7 @@ _VLLM_KEYS: dict[str, Dimension] = {
 
 
 def _vllm_total(sizes: Sizes) -> int:
-    """Those of this machine: `create_engine_config` of vllm/engine/arg_utils.py."""
+    """The replicas on this machine: `create_engine_config` of vllm/engine/arg_utils.py."""
     here = 1 if "dp inside" in sizes else sizes.get("dp here", sizes.get("dp", 1))
     machines = 1 if "dp inside" in sizes or "dp here" in sizes else sizes.get("machines", 1)
     each = sizes.get("tp", 1) * sizes.get("pp", 1) * sizes.get("cp", 1)
@@ -63,7 +63,7 @@ SERVING = (
         total=_vllm_total,
         asks="--tensor-parallel-size={count}",
         abbreviations=True,
-        # int() of each entry of the list: vllm #20939, #41848 (since #45026 it takes them).
+        # int() of each entry of the list: vllm #20939, #41848 (since #45026 it accepts them).
         only_indices=True,
         images=("vllm-openai", "vllm-openai-rocm", "vllm-tpu"),
         source="vllm/engine/arg_utils.py, vllm/config/parallel.py; --device-ids: vllm #45026",

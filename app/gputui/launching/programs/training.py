@@ -34,7 +34,7 @@ _HOROVODRUN = option_table(
     letters=False,
 )
 
-# (A selection: what else accelerate has, like --debug, these programs take for themselves.)
+# (A selection: these programs use accelerate's other options, such as --debug, themselves.)
 _ACCELERATE = (
     *("num-processes", "num-machines", "machine-rank", "main-process-ip", "main-process-port", "gpu-ids"),
     *("config-file", "mixed-precision", "dynamo-backend", "deepspeed-config-file", "rdzv-backend"),
@@ -43,7 +43,7 @@ _ACCELERATE_FLAGS = ("multi-gpu", "cpu", "use-fsdp", "use-deepspeed", "use-megat
 
 
 def _picked(arguments: Sequence[str], valued: Sequence[str], flags: Sequence[str]) -> Iterator[str]:
-    """Of the arguments of a program the options of the launcher that it hands them to."""
+    """Return the launcher's options among the arguments of a program that passes them on."""
     words = [word for word in arguments if word != "--"]
     places = {given.place: given for given in given_options(words, valued)}
     for place, word in enumerate(words):
@@ -56,7 +56,7 @@ def _picked(arguments: Sequence[str], valued: Sequence[str], flags: Sequence[str
 def _axolotl(arguments: Sequence[str]) -> tuple[str, ...]:
     """`axolotl train c.yml --launcher torchrun -- --nproc_per_node=2` starts torchrun, else accelerate.
 
-    What it does not know itself goes to the launcher, and so does all behind a "--".
+    Options that it does not know go to the launcher, and so does everything after a "--".
     """
     launcher = next((given.value for given in given_options(arguments, ("launcher",))), "accelerate")
     if launcher == "torchrun":
@@ -77,14 +77,14 @@ def _trl(arguments: Sequence[str]) -> tuple[str, ...]:
     words = list(arguments)
     for given in given_options(arguments, ("accelerate-config",)):
         if not given.value.endswith((".yaml", ".yml", ".json")) and "/" not in given.value:
-            # One of its own, which is not ours to read.
+            # One of TRL's own, which gputui does not read.
             return ()
         words[given.place : given.place + len(given.words)] = ("--config_file", given.value)
     return ("accelerate", "launch", *_picked(words, _ACCELERATE, _ACCELERATE_FLAGS), "trl.py")
 
 
 def _trl_usual(arguments: Sequence[str]) -> DeviceCount | None:
-    """All configurations that TRL brings along say eight processes (trl/accelerate_configs)."""
+    """All configurations that come with TRL say eight processes (trl/accelerate_configs)."""
     own = next((given for given in given_options(arguments, ("accelerate-config",))), None)
     if own is None or _trl(arguments):
         return None
@@ -137,7 +137,7 @@ TRAINING = (
         starts=("llamafactory-cli train", "lmf train"),
         modules=("llamafactory.cli train",),
         variables=("NPROC_PER_NODE",),
-        # Else torchrun with all that is visible.
+        # Else torchrun, with all visible devices.
         source="llamafactory/launcher.py, 0.9.5",
     ),
     Program(
@@ -234,7 +234,7 @@ TRAINING = (
         asks="device={devices}",
         key_value=True,
         # Up to 8.4.86 it makes `device` the list of visible devices; since 8.4.87 it takes numbers that are
-        # too high for positions among the visible ones for their indices.
+        # too high for positions among the visible ones for indices.
         only_indices=True,
         source="ultralytics/utils/torch_utils.py: select_device 8.4.86, parse_device 8.4.87 and 8.4.190",
     ),
@@ -248,7 +248,7 @@ TRAINING = (
         source="verl/trainer/config/ppo_trainer.yaml, 0.9.1",
     ),
     Program(
-        # Options of libraries that many scripts use; then what most scripts call them.
+        # Options of libraries that many scripts use; then the usual names of such options in scripts.
         name="a Python script",
         any_python=True,
         sizes=(

@@ -19,7 +19,7 @@ def alias(text: str) -> str:
     A name that begins with "-" would be an option of ssh; ":" separates a box from a job.
     """
     if not _ALIAS.fullmatch(text):
-        raise AliasError(f"{text[:80]!r} is not the name of a box: letters, digits and ._@%+- name one")
+        raise AliasError(f"{text[:80]!r} is not the name of a box, which has letters, digits and ._@%+- only")
     if text in (ALL, ANYWHERE):
-        raise AliasError(f"no box can be called {text!r}: the word has a meaning here")
+        raise AliasError(f"no box can be called {text!r}: the name is reserved")
     return text

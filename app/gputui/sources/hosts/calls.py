@@ -61,7 +61,7 @@ def ask(
     UnwantedError soon after `unwanted` is set: the connection has been closed then.
     """
 
-    options: dict[str, Any] = {"tied": True, "views": views, "apart": apart, "watch": unwanted}
+    options = {"tied": True, "views": views, "apart": apart, "watch": unwanted}
 
     def asked(own: bool) -> Answer:
         try:

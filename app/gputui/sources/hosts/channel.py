@@ -165,7 +165,7 @@ class Channel(Asker):
                 self._reading.release()
         state = self._state
         if state.state == "live" and time.monotonic() - self._heard > max(SILENT, 3 * self._interval):
-            return replace(state, state="stale", error="no news from it", since=self._last_good)
+            return replace(state, state="stale", error="no recent reading", since=self._last_good)
         return state
 
     def run(self) -> None:

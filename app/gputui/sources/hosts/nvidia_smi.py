@@ -27,7 +27,7 @@ def snapshot_of(lines: list[str], alias: str, now: float) -> Snapshot:
         raise ValueError(f"more than {MOST_LINES} lines of nvidia-smi")
     rows = [[cell.strip() for cell in line.split(",")] for line in lines]
     if any(len(row) != QUERY.count(",") + 1 for row in rows):
-        raise ValueError("nvidia-smi printed something else than was asked for")
+        raise ValueError("nvidia-smi printed unexpected output")
     devices = tuple(map(_device, rows))
     if len({device.uuid for device in devices}) < len(devices):
         raise ValueError("two devices have the same uuid")

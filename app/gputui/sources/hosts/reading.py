@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from gputui.inventory.document_reader import from_document
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.typed_json import loads_of_others
+from gputui.inventory.typed_json import Json, loads_of_others
 from gputui.sources.hosts.nvidia_smi import snapshot_of
 from gputui.sources.hosts.remote_script import Mode
 from gputui.sources.hosts.session import MOST_REASON
 
 _SMALL = 64 * 1024
-"""Bytes: a box of eight devices tells 11,000."""
+"""Bytes: a box of eight devices sends 11,000."""
 
 
 def unreadable(error: Exception) -> str:
@@ -29,7 +28,7 @@ class Reading:
 
     alias: str
     snapshot: Snapshot | None = None
-    document: dict[str, Any] | None = None
+    document: Json | None = None
     error: str | None = None
 
 

@@ -83,7 +83,7 @@ made = tempfile.mkdtemp(dir=above)
 zipfile.ZipFile(io.BytesIO(data)).extractall(made)
 try:
     if os.path.lexists(folder) and not whole():
-        # Somebody has tidied up in it. What runs from it finds the new one at the same place.
+        # Some of its files were removed. A gputui that runs from it finds the new copy at the same place.
         aside = tempfile.mkdtemp(dir=above)
         os.rename(folder, os.path.join(aside, "old"))
         shutil.rmtree(aside, ignore_errors=True)
@@ -242,7 +242,7 @@ def in_any_shell(script: str) -> str:
     """Return the command line that runs a script of sh in whatever shell reads the line. Raise ValueError."""
     data = os.fsencode(script)
     if 0 in data:
-        raise ValueError("an argument contains a null byte")
+        raise ValueError("an argument contains a NUL byte")
     encoded = "".join(chr(byte) if byte in _PLAIN else f"\\0{byte:03o}" for byte in data)
     if len(encoded) > MOST:
         raise ValueError("the command is too long to be sent")

@@ -34,7 +34,6 @@ NAMES = "names"
 _NOT_SENT = ("tui", "__pycache__")
 _DEPENDENCIES = {
     "pynvml": "pynvml",
-    "platformdirs": "platformdirs",
     "yaml": "yaml",
     "tomllib" if sys.version_info >= (3, 11) else "tomli": "tomli",
 }

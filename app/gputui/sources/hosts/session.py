@@ -27,7 +27,7 @@ _MOST_SAID = 16 * 1024
 _WRONG_CALL = 2
 """The exit status of gputui, and of every argparse, for a call that it does not understand."""
 _ENDS_WITHIN = 5.0
-"""Seconds to wait for an ssh whose output has ended, or that was told to end."""
+"""Seconds to wait for an ssh whose output has ended, or that was asked to end."""
 _GRACE = 0.3
 """Seconds to wait for an ssh whose input has ended."""
 LOGIN_WITHIN = 15.0
@@ -63,7 +63,7 @@ class Answer:
 
     @property
     def error(self) -> str | None:
-        """Why it is no answer: the connection's trouble, or the message of the remote gputui;
+        """Why it is not an answer: the connection's trouble, or the message of the remote gputui;
         None with status 0."""
         if self.trouble is not None:
             return self.trouble.text
@@ -362,4 +362,4 @@ class Session:
         if self._status is None:
             return Trouble("failed", "ssh has not ended")
         # Less than 0: a signal has ended the local ssh.
-        return Trouble("failed", "the connection is lost") if self._status < 0 else None
+        return Trouble("failed", "the connection was lost") if self._status < 0 else None

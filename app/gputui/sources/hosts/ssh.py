@@ -68,7 +68,7 @@ _MEANINGS: tuple[tuple[str, TroubleKind, str], ...] = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
         "changed key",
-        "its host key has changed; `ssh {alias}` says more",
+        "its host key has changed; `ssh {alias}` shows more",
     ),
     ("Host key verification failed", "host key", "its host key is not known yet; `ssh {alias}` asks for it"),
     ("Permission denied", "denied", "permission denied; `ssh {alias}` must work without a password"),
@@ -76,7 +76,7 @@ _MEANINGS: tuple[tuple[str, TroubleKind, str], ...] = (
     ("Could not resolve hostname", "unreachable", "no such host name"),
     ("Connection refused", "unreachable", "connection refused"),
     ("timed out", "unreachable", "no answer in time"),
-    ("not responding", "unreachable", "it does not answer any more"),
+    ("not responding", "unreachable", "it no longer answers"),
     ("No route to host", "unreachable", "no route to it"),
     ("is unreachable", "unreachable", "network unreachable"),
     ("kex_exchange_identification", "unreachable", "it closed the connection at once"),

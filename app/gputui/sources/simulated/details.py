@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import GIB
+from gputui.inventory.formatting import GIB, MIB
 from gputui.inventory.light_dataclasses import fields, replace
 from gputui.inventory.link import direct_links
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.inventory.telemetry import Telemetry
 from gputui.sources.simulated.motion import noise
-from gputui.sources.simulated.spec import MIB, Box, Gpu
+from gputui.sources.simulated.spec import Box, Gpu
 
 _SLOWDOWN, _SHUTDOWN = 92, 95
 _IDLE_MEMORY_CLOCK = 405
@@ -87,7 +87,9 @@ def _telemetry(snapshot: Snapshot, box: Box, device: Device, gpu: Gpu, elapsed: 
             return None
         return round(min(100.0, max(0.0, busy * share * (1 + 0.05 * noise(box, label, elapsed, salt)))), 1)
 
+    by_bus = sorted(d.pci_bus_id or "" for d in snapshot.devices if d.vendor == "amd")
     told = Telemetry(
+        tool_index=by_bus.index(device.pci_bus_id or "") if device.vendor == "amd" else None,
         encoder=0,
         decoder=0,
         memory_clock=_IDLE_MEMORY_CLOCK if gpu.memory_clock and rests else gpu.memory_clock,

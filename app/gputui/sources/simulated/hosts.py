@@ -45,4 +45,4 @@ class SimulatedChannels(Channels):
         state = BoxState(alias, "live", Reading(alias, snapshot, {}), None, opened)
         if not silent:
             return state
-        return replace(state, state="stale", error="no news from it", since=snapshot.time)
+        return replace(state, state="stale", error="no recent reading", since=snapshot.time)

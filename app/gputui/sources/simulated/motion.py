@@ -7,16 +7,17 @@ machine, and moments may be requested in any order.
 from __future__ import annotations
 
 import random
+from functools import lru_cache
 
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
-from gputui.inventory.formatting import YOU
+from gputui.inventory.formatting import MIB, YOU
 from gputui.inventory.job import Job, JobDevice
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Ancestor, Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.waiter import Waiter
-from gputui.sources.simulated.spec import MIB, Box, Gpu, OwnJob, Task, Waiting
+from gputui.sources.simulated.spec import Box, Gpu, OwnJob, Task, Waiting
 from gputui.sources.simulated.wiring import wired
 
 MESSAGES = {"lost": "GPU is lost", "reset": "GPU requires restart", "error": "Unknown Error"}
@@ -130,9 +131,10 @@ def devices_at(box: Box, elapsed: float, opened: float) -> tuple[Device, ...]:
     )
 
 
-def _identity(box: Box, index: int, gpu: Gpu) -> Device:
+@lru_cache(maxsize=256)
+def _identity(box: Box, index: int) -> Device:
     """Return the facts of a GPU that never change."""
-    label = str(index)
+    label, gpu = str(index), box.gpus[index]
     identity = Device(
         index=box.index(index),
         uuid=box.uuid(label),
@@ -162,7 +164,7 @@ def _identity(box: Box, index: int, gpu: Gpu) -> Device:
 
 
 def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> list[Device]:
-    identity = _identity(box, index, gpu)
+    identity = _identity(box, index)
     if gpu.fails_after is not None and elapsed >= gpu.fails_after:
         # A lost GPU keeps the facts that were read before; its instances are lost with it.
         message = MESSAGES[gpu.fault]
@@ -207,7 +209,7 @@ def _load(
     memory: int,
     instance: bool = False,
 ) -> Device:
-    processes, used, load = [], gpu.reserve if not instance else 0, 0.0
+    processes, used, load, resting = [], gpu.reserve if not instance else 0, 0.0, list[float]()
     for task in box.tasks:
         started = _started(task, elapsed)
         if label not in task.devices or started is None:
@@ -215,6 +217,7 @@ def _load(
         running = elapsed - started
         share = None if task.memory is None else int(task.memory * min(1.0, 0.2 + running / _FILL))
         used += share or 0
+        resting.append(started if task.load == task.swing == 0 else elapsed)
         if running >= _WARM_UP:
             load += task.load + noise(box, label, elapsed, task.pid) * task.swing
         if not task.hidden:
@@ -233,7 +236,7 @@ def _load(
             )
     busy = round(min(100.0, max(0.0, load)))
     used = min(used, memory)
-    facts: dict[str, object] = {
+    facts = {
         "memory_used": used * MIB,
         "memory_free": (memory - used) * MIB,
         "processes": tuple(processes),
@@ -242,6 +245,7 @@ def _load(
         limit = gpu.power_limit or 60.0
         facts |= {
             "utilization": busy,
+            "idle_since": opened + max(resting) if resting and max(resting) < elapsed else None,
             "memory_utilization": round(busy * 0.45),
             "temperature": round(30 + busy * 0.38 + noise(box, label, elapsed, 1)),
             "power": round(min(limit, gpu.idle_power + (limit * 1.06 - gpu.idle_power) * busy / 100), 3),

@@ -26,7 +26,7 @@ def box_of(printed: Printed, name: str) -> Box:
     switched = any(sum(map(direct_links, row)) > MOST_DIRECT for row in printed.links)
     return Box(
         name=name,
-        about=f"{count} GPUs, wired as {name} says",
+        about=f"{count} GPUs, wired as in {name}",
         host=name,
         driver="550.54.15",
         cuda="12.4",

@@ -15,8 +15,6 @@ from gputui.inventory.link import SELF, LinkMatrix, NumberMatrix, each_pair
 from gputui.inventory.process import Kind
 from gputui.inventory.topology import Locality
 
-MIB = 1024 * 1024
-
 
 @dataclass(frozen=True, slots=True)
 class Mig:
@@ -150,9 +148,9 @@ class OwnJob:
     ram: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Box:
-    """A named box.
+    """A named box, the same as itself only.
 
     vendor       the name of the vendor of its GPUs
     uuid_digits  the number of digits in a UUID, behind `uuid_prefix`, where a UUID has no groups

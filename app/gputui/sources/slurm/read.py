@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gputui.inventory.formatting import MIB
 from gputui.inventory.light_dataclasses import replace
 from gputui.sources.slurm.cluster import Cluster
 from gputui.sources.slurm.printed import JOB_FORMAT, read_jobs, read_nodes, read_partitions
@@ -12,7 +13,7 @@ from gputui.system.users import own_name
 
 _DEADLINE = 10.0
 """Seconds to wait for an answer: a busy controller takes some."""
-_MOST_OUTPUT = 64 * 1024 * 1024
+_MOST_OUTPUT = 64 * MIB
 """The most bytes of an answer: each job of any user takes 1 to 2 KiB."""
 
 
@@ -47,7 +48,7 @@ class Slurm:
         nodes = self._scontrol.ask("-d", "-o", "show", "node")
         if nodes is None:
             trouble = self._scontrol.trouble
-            raise NoSourceError(f"Slurm's controller does not answer ({trouble}); `scontrol ping` says more")
+            raise NoSourceError(f"Slurm's controller does not answer ({trouble}); `scontrol ping` shows more")
         partitions = self._scontrol.ask("-o", "show", "partition")
         errors = () if partitions is not None else (f"the partitions are unknown: {self._scontrol.trouble}",)
         return Cluster(read_nodes(nodes), read_partitions(partitions or ""), errors=errors)

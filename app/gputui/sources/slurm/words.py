@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from gputui.inventory.topology import from_ranges
 from gputui.sources.slurm.cluster import Gpus
@@ -80,13 +81,14 @@ def _expanded(part: str, dimensions: int = _MOST_DIMENSIONS) -> Iterator[str]:
     if match is None:
         yield part[:MOST_NAME]
         return
-    for piece in match[2].split(","):
+    # Further brackets are the next dimension. (They may have no names: then none is counted.)
+    rests = [*islice(_expanded(match[3], dimensions - 1), MOST_NODES)]
+    for piece in match[2].split(",") if rests else ():
         between = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", piece)
         if between is None or int(between[2] or 0) - int(between[1]) >= MOST_NODES:
             continue
         for number in range(int(between[1]), int(between[2] or between[1]) + 1):
-            # Further brackets are the next dimension.
-            for rest in _expanded(match[3], dimensions - 1):
+            for rest in rests:
                 yield f"{match[1]}{number:0{len(between[1])}d}{rest}"[:MOST_NAME]
 
 

@@ -15,6 +15,7 @@ from gputui.allocating.settings import ScreenSettings
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.named_devices import short_names
 from gputui.choosing.verdict import verdicts
+from gputui.inventory.formatting import counted
 from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
@@ -56,7 +57,7 @@ def why_not(state: BoxState | None) -> str | None:
     return None
 
 
-class BoxNodes(Nodes):
+class BoxNodes(Nodes[LaunchRequest]):
     """The boxes over ssh. Devices of one of them are selected, and the main screen's command is started on
     exactly these by `gputui run --on`, which refuses devices that are not free at that time.
 
@@ -85,8 +86,8 @@ class BoxNodes(Nodes):
             "connect": partial(self._connect, False),
             "ssh": partial(self._connect, True),
             "number": partial(self._choose, keys.press_digit),
-            "best": partial(self._best, keys.add_best),
-            "other": partial(self._best, keys.next_best),
+            "best": partial(self._choose, keys.add_best),
+            "other": partial(self._choose, keys.next_best),
             "ask": self._ask,
             "order": partial(self._change, keys.next_order),
             "later": partial(self._change, partial(keys.reorder, 1)),
@@ -98,6 +99,11 @@ class BoxNodes(Nodes):
             "copy": self._copy,
         }
 
+    def do(self, action: str, *given: object) -> None:
+        if action != "number":
+            self._keys.finish_digits()
+        super().do(action, *given)
+
     def begin(self) -> None:
         self._channels.start()
 
@@ -107,7 +113,7 @@ class BoxNodes(Nodes):
 
     # The boxes
 
-    def nodes(self, only_free: bool) -> list[Node]:
+    def nodes(self) -> list[Node]:
         self._states = self._channels.states
         for state in self._states:
             snapshot = state.snapshot
@@ -115,7 +121,7 @@ class BoxNodes(Nodes):
                 self._selected = self._selected.with_snapshot(snapshot)
         found = [self._node(state) for state in self._states]
         self.free = [node.free for node in found]
-        return [node for node in found if node.free or not only_free]
+        return found
 
     def _node(self, state: BoxState) -> Node:
         snapshot = state.snapshot
@@ -156,7 +162,7 @@ class BoxNodes(Nodes):
 
     def hints(self, action: str) -> bool:
         # Without a selection, some keys only show what is missing. On a device, the hint of ⏎ is enough.
-        if action in ("number", "order") or (action in _OF_A_CALL and self.request is None):
+        if action in ("number", "order") or (action in _OF_A_CALL and isinstance(self.launched(False), str)):
             return False
         return super().hints(action) and not (action == "return" and self._device is not None)
 
@@ -196,20 +202,13 @@ class BoxNodes(Nodes):
             self.view.show_message(why)
 
     def _select(self) -> None:
-        self._keys.finish_digits()
-        self._choose(lambda: self._keys.click(self._device or ""))
-
-    def _best(self, choose: Callable[[], None]) -> None:
-        self._keys.finish_digits()
-        self._choose(choose)
+        self._choose(self._keys.click, self._device or "")
 
     def _ask(self) -> None:
-        self._keys.finish_digits()
         self._keys.ask_for_best(partial(self._refused, self._alias))
 
     def _change(self, change: Callable[[], None]) -> None:
         """Change the selection, in whichever box it is."""
-        self._keys.finish_digits()
         self.at = self.box
         change()
 
@@ -245,7 +244,7 @@ class BoxNodes(Nodes):
         if self.at != self.box and app_state.selection.keys:
             count = len(self._selected.selection.keys)
             if count:
-                self._said = f"the selection on {self.box} ({count} GPU{'s' * (count > 1)}) was cleared"
+                self._said = f"the selection on {self.box} ({counted(count, 'GPU')}) was cleared"
                 self.view.show_message(self._said)
             self.box = self.at
         self._keep(app_state)
@@ -281,13 +280,14 @@ class BoxNodes(Nodes):
 
     # The call
 
-    @property
-    def request(self) -> LaunchRequest | None:
-        """The request to the box; None where no device is selected, or there is no command."""
+    def launched(self, starts: bool) -> LaunchRequest | str:
         selected = self._selected
-        if self.box is None or selected.snapshot is None or self._missing:
-            return None
-        return self._of(short_names(selected.selection.keys, selected.snapshot), selected.grouping)
+        if selected.snapshot is None or not selected.selection.keys:
+            return SELECT_FIRST
+        if not self.view.app_state.options.command:
+            return NO_COMMAND
+        why = why_not(self.state_of(self.box)) if starts else None
+        return why or self._of(short_names(selected.selection.keys, selected.snapshot), selected.grouping)
 
     def _of(self, names: Sequence[str], grouping: Grouping = ALL_REDUCE) -> LaunchRequest:
         """The request to run the main screen's command on the named devices, only if all of them are free at
@@ -296,28 +296,20 @@ class BoxNodes(Nodes):
         devices = DeviceRequest(names=",".join(names), if_free=True, group=group)
         return LaunchRequest(self.view.app_state.options, devices)
 
-    @property
-    def line(self) -> str:
-        """The call as it is shown, copied and started; "" where there is no call."""
-        request = self.request
-        return line_on(self.box, request) if request is not None and self.box is not None else ""
-
-    @property
-    def _missing(self) -> str:
-        """A message about the missing part of the call, "" if the call is complete."""
-        if not self._selected.selection.keys:
-            return SELECT_FIRST
-        return "" if self.view.app_state.options.command else NO_COMMAND
+    def line(self, launched: LaunchRequest) -> str:
+        return line_on(self.box or "", launched)
 
     def launch(self, width: int, room: int) -> list[Line]:
         selected, command = self._selected, self.view.app_state.options.command
-        chosen, missing = bool(selected.selection.keys), self._missing
+        chosen, launched = bool(selected.selection.keys), self.launched(starts=False)
+        missing = launched if isinstance(launched, str) else ""
         box = self.box if chosen else self._alias
         if self.key != (self.box, selected.cursor):
             selected = replace(selected, cursor=None)
-        shown = self.line or (line_on(box, self._of((_LIST,))) if command and box is not None else "")
+        example = self._of((_LIST,)) if isinstance(launched, str) else launched
+        shown = line_on(box, example) if command and box is not None else ""
         why = why_not(self.state_of(self.box)) if chosen else None
-        name = f"launch: {self.view.app_state.launcher}" if command else "launch"
+        name = f"launch: {self.view.app_state.starter}" if command else "launch"
         lines = launch_lines(
             f"{name}, on {box}" if chosen else name,
             missing or "started only if all are free",
@@ -333,31 +325,15 @@ class BoxNodes(Nodes):
         state = self.state_of(self._alias)
         return [*lines, *(trouble_lines(state, width) if state is not None and not self._device else ())]
 
-    def _copy(self) -> None:
-        self._keys.finish_digits()
-        if self._missing:
-            self.view.show_message(self._missing, "warn")
-        else:
-            self._launch.copy_text(self.line)
-
     def _start(self, detached: bool) -> None:
         """Start the command on the box of the selection: in this terminal, or detached as a job."""
-        self._keys.finish_digits()
-        box, request = self.box, self.request
-        if not self._selected.selection.keys:
-            self.view.show_message(SELECT_FIRST, "warn")
-        elif not self.view.app_state.options.command:
-            self._launch.edit()
-        elif self._simulated():
+        box, request = self.box, self._launched()
+        if box is None or request is None:
             return
-        elif (why := why_not(self.state_of(box))) is not None:
-            self.view.show_message(why, "lost")
-        elif box is None or request is None:
-            return
-        elif detached:
+        if detached:
             self._detach(box, request)
         else:
-            self._in_terminal(Launch(this_gputui(words_on(box, request))), self.line, box)
+            self._in_terminal(Launch(this_gputui(words_on(box, request))), self.line(request), box)
 
     def _detach(self, box: str, request: LaunchRequest) -> None:
         keys = self._selected.selection

@@ -30,8 +30,10 @@ from gputui.tui.outcome import Outcome
 
 if TYPE_CHECKING:
     from gputui.allocating.allocation import Allocation, Queue
+    from gputui.allocating.claims.lease import Lease
     from gputui.launching.launch import Launch
     from gputui.requesting.launch_request import LaunchRequest
+    from gputui.tui.screens.confirm import Answer
     from gputui.tui.start_launch import Returned
 
 
@@ -171,10 +173,12 @@ class LaunchController:
         app_state = self._view.app_state
         if not app_state.options.command:
             self.edit()
-        elif self._cannot_start():
+        elif not app_state.is_example and self._cannot_start():
             return
         elif not app_state.selection.decided:
             self._offer_devices(mode)
+        elif app_state.is_example:
+            self._cannot_start()
         elif self.pending is None and self._confining is None:
             from gputui.tui import start_launch
 
@@ -201,7 +205,7 @@ class LaunchController:
     def _offer_devices(self, mode: StartMode) -> None:
         """Ask whether to run on the devices that the command asks for, or on the best free one; where too few
         are free, whether to wait in line."""
-        from gputui.tui.screens.confirm import Answer, ConfirmScreen
+        from gputui.tui.screens.confirm import ConfirmScreen
 
         before = self._view.app_state
         if not before.rows:
@@ -212,14 +216,14 @@ class LaunchController:
         if not says:
             offered, why = before.select_best(1)
         if not offered.selection.decided:
-            if offered.short_of is not None and not before.label:
+            if offered.short_of is not None:
                 self._view.set_app_state(offered)
                 self.wait_in_line()
             else:
                 self._view.show_message(why, "warn")
             return
         self._view.set_app_state(offered)
-        if before.label or offered.selection.cpu_only:
+        if (before.label and not before.is_example) or offered.selection.cpu_only:
             # One question is enough: the other asks whether to start on this machine.
             self._launch(mode)
             return
@@ -237,26 +241,31 @@ class LaunchController:
         question = (
             f"Run on {names} ({f'as {says} says' if offered.suggestion is before.suggestion else best})?"
         )
+        if offered.suggestion is not before.suggestion and offered.suggestion is not None:
+            why = offered.suggestion.why
         reasons = [each for each in (why, *offered.warnings) if each]
         self._view.open(ConfirmScreen(tuple(reasons), free=question), answered)
 
     def _cannot_start(self) -> bool:
         """Whether the command cannot start; the reason is shown."""
-        lack = self._lack()
+        lack = self.lack(self._view.app_state)
         if lack is not None:
             self._view.show_message(*lack)
         return lack is not None
 
-    def _lack(self) -> tuple[str, str] | None:
-        """The reason that the command cannot start, and the style of the message; None where it can."""
-        app_state = self._view.app_state
+    def lack(self, app_state: AppState, asks: bool = True) -> tuple[str, str] | None:
+        """The reason that the command of an app state cannot start, and the style of the message; None where
+        it can. A contradiction is a reason only where the user is not asked about the launch."""
         options, keymap, launch = app_state.options, app_state.screen.keymap, app_state.launch
         edit, page, ask = (key_of(action, keymap) for action in ("edit", "launch_page", "command"))
         if app_state.is_example:
-            return f"nothing is started: this is the demo's example; press {edit} to type your own", "warn"
+            where = gpus([*map(app_state.box.label, app_state.selected)]) if app_state.selected else "the CPU"
+            doubtful = app_state.warnings or app_state.in_line
+            would = f"is not started on {where}" if doubtful else f"would start now on {where}"
+            return f"the demo's example {would}; press {edit} to type your own", ""
         if options.nodes > 1 and not options.rendezvous:
             return f"the first machine is not named yet: press {page}, then first machine", "warn"
-        refused = launch.refused or app_state.unclaimed
+        refused = launch.refused or app_state.unclaimed or (None if asks else app_state.contradiction)
         if refused is not None:
             return refused, "lost"
         if launch.own is not None:
@@ -265,7 +274,9 @@ class LaunchController:
             return words, "warn"
         missing = line_in_one_word(options.command, options.directory)
         missing = missing or missing_program(launch, self._environ)
-        return (f"{missing}: press {edit} to edit the command", "lost") if missing is not None else None
+        if missing is None:
+            return None
+        return f"{missing}: press {edit} to edit the command" if asks else missing, "lost"
 
     def cancel(self) -> bool:
         """Drop the pending launches, and give their devices back; return whether there was one."""
@@ -290,41 +301,51 @@ class LaunchController:
         self.pending = None
         return pending
 
-    def start_or_ask(self, pending: PendingLaunch) -> None:
-        """Start the launch, but ask first where one of its devices is not free, others wait for it, or the
-        box is not this machine."""
-        app_state = self._view.app_state
+    def start_or_ask(self, pending: PendingLaunch, unread: str = "") -> None:
+        """Start the launch, but ask first where one of its devices is not free, others wait for it, the box
+        is not this machine, or its devices are `unread`. A rerun is refused there."""
+        from gputui.tui.screens.confirm import ConfirmScreen
+
+        before, allocation = self._view.app_state, pending.allocation
         self._view.clear_message()
-        if pending.mode == "rerun":
-            self._rerun_or_refuse(pending)
-            return
-        changed: dict[str, str] = {}
-        if not app_state.selection.cpu_only:
-            if app_state.snapshot is None or not app_state.selection.decided:
-                pending.allocation.release()
+        if pending.mode != "rerun":
+            if not before.selection.decided:
+                allocation.release()
                 self._view.show_message("the selected devices are no longer present", "lost")
                 return
             if self._refused(pending):
                 return
-            changed = not_free_lines(self._not_free(pending), app_state.snapshot)
-        if self._unclear() or any(
-            (app_state.label, changed, app_state.contradiction, pending.allocation.conflicts, pending.queue)
-        ):
-            self._ask(pending, changed)
-        else:
+        reasons = self._reasons(pending, unread)
+        if not reasons:
             self._start(pending)
-
-    def _rerun_or_refuse(self, pending: PendingLaunch) -> None:
-        allocation, now = pending.allocation, self._now(pending)
-        gone = allocation.recheck(now.box, now.verdicts, pending.app_state.verdicts)
-        reasons = [each.text(allocation.snapshot) for each in allocation.conflicts]
-        reasons += [each.text(allocation.snapshot) for each in gone]
-        reasons += [pending.queue.text()] if pending.queue else []
-        if reasons:
+        elif pending.mode == "rerun":
             allocation.release()
             self._view.show_message(f"nothing is started: {'; '.join(reasons)}", "lost")
         else:
-            self._start(pending)
+            self._asking = pending
+            may_wait = pending.queue is not None
+            self._view.open(
+                ConfirmScreen(reasons, may_wait=may_wait), partial(self._answered, pending, before)
+            )
+
+    def _reasons(self, pending: PendingLaunch, unread: str) -> tuple[str, ...]:
+        """Why the launch does not start at once, by the last reading."""
+        now, snapshot, queue = self._now(pending), pending.allocation.snapshot, pending.queue
+        limits = now.limits if now.selected else None
+        # One line per device: its observed use is more informative than its claim.
+        lines = {each.key: each.text(snapshot) for each in pending.allocation.conflicts}
+        lines |= not_free_lines(self._not_free(pending), now.box)
+        found = [
+            unread,
+            *(lines.get(key) for key in pending.app_state.selection),
+            limits.unknown if limits else None,
+            now.contradiction,
+            queue.text() if queue else None,
+        ]
+        if now.label and pending.mode != "rerun":
+            # Of a rerun, its page has asked.
+            found.insert(0, now.starts_elsewhere)
+        return tuple(filter(None, found))
 
     def _now(self, pending: PendingLaunch) -> AppState:
         """The app state of the launch at the last reading."""
@@ -332,92 +353,58 @@ class LaunchController:
         if pending.mode != "rerun":
             return now
         # The rules of the job apply, which may ignore the user's own processes.
-        return replace(rerun, snapshot=now.snapshot, watch=now.watch).with_rules(rerun.rules)
+        left = rerun.selection.prune(now.box.by_key)
+        rerun = replace(rerun, snapshot=now.snapshot, watch=now.watch, selection=left)
+        return rerun.with_rules(rerun.rules)
 
     def _not_free(self, pending: PendingLaunch) -> dict[str, NotFree]:
         """The devices of the launch that are not free in the last reading."""
-        now, before = self._view.app_state, pending.app_state
-        if now.snapshot is None:
-            return {}
-        return not_free(before.selection, before.verdicts_when_selected, now.snapshot, now.verdicts)
+        now, before = self._now(pending), pending.app_state
+        return not_free(before.selection, before.verdicts_when_selected, now.box, now.verdicts)
 
     def _refused(self, pending: PendingLaunch) -> bool:
         """Whether the launch has a device that is never taken, whatever the user answers. Then the reason is
         shown and the launch ends."""
         from gputui.allocating.allocation import answer_to
 
-        snapshot = self._view.app_state.snapshot
         found = self._not_free(pending)
         never = {key: each for key, each in found.items() if answer_to(each.verdict) == "never"}
-        if snapshot is not None and never:
+        if never:
             pending.allocation.release()
-            self._view.show_message("; ".join(not_free_lines(never, snapshot).values()), "lost")
+            words = not_free_lines(never, self._view.app_state.box).values()
+            self._view.show_message("; ".join(words), "lost")
         return bool(never)
 
-    def _unclear(self) -> tuple[str, ...]:
-        """The reason where it is unknown whether the selected devices are those that we were given."""
-        app_state = self._view.app_state
-        limits = app_state.limits if app_state.selected else None
-        return (limits.unknown,) if limits is not None and limits.unknown else ()
-
     def ask_without_reread(self) -> None:
-        """Ask about a launch whose devices could not be read again in time; give a rerun up."""
+        """Ask about a launch whose devices could not be read again in time; give up a rerun."""
         pending = self.pending
         if pending is None:
             return
         least = _RERUNS_PATIENCE if pending.mode == "rerun" else _PATIENCE
         if time.monotonic() - pending.since > max(least, 3 * self._sampler.took):
             self.pending = None
-            if pending.mode == "rerun":
-                pending.allocation.release()
-                self._view.show_message("nothing is started: the driver does not answer", "lost")
-                return
-            if self._refused(pending):
-                return
-            unread = "the selected devices could not be read again: the driver does not answer"
-            self._view.clear_message()
-            self._ask(pending, {}, unread)
+            self.start_or_ask(
+                pending, "the selected devices could not be read again: the driver does not answer"
+            )
 
-    def _ask(self, pending: PendingLaunch, changed: Mapping[str, str], *more: str) -> None:
-        """Ask whether to start all the same; `changed` has a line for each device that is not free."""
-        from gputui.tui.screens.confirm import Answer, ConfirmScreen
-
-        before, allocation = self._view.app_state, pending.allocation
-        self._asking = pending
-
-        def answered(answer: Answer | None) -> None:
-            self._asking = None
-            if answer == "wait":
-                allocation.release()
-                self.wait_in_line()
-                return
-            if answer == "run" and self._refused(pending):
-                return
-            now = self._view.app_state
-            # Readings continued behind the question: the yes applies only to the selection as it was asked.
-            same = (now.selection, now.options) == (before.selection, before.options)
-            if answer == "run" and same and before.selection.decided:
-                self._start(pending)
-                return
-            if answer == "run" and not same:
-                self._view.show_message(
-                    "the selected devices have changed in the meantime: look again", "lost"
-                )
-            allocation.release()
-
-        # One line per device: its observed use is more informative than its claim.
-        claimed = {each.key: each.text(allocation.snapshot) for each in allocation.conflicts}
-        lines = {**claimed, **changed}
-        in_order = [lines[key] for key in pending.app_state.selection if key in lines]
-        contradiction = self._view.app_state.contradiction
-        said = (contradiction,) if contradiction else ()
-        if self._view.app_state.label:
-            where = self._view.app_state.not_of_this_machine("devices")
-            real = f"{where}: the command would start on this machine"
-            more = (real, *more)
-        reasons = [*more, *in_order, *self._unclear(), *said]
-        reasons += [pending.queue.text()] if pending.queue else []
-        self._view.open(ConfirmScreen(tuple(reasons), may_wait=pending.queue is not None), answered)
+    def _answered(self, pending: PendingLaunch, before: AppState, answer: Answer | None) -> None:
+        """Act on the answer to the question of `start_or_ask`, which was asked in the app state `before`."""
+        self._asking = None
+        if answer == "wait":
+            pending.allocation.release()
+            self.wait_in_line()
+            return
+        if answer == "run" and self._refused(pending):
+            return
+        now = self._view.app_state
+        # Readings continued behind the question: the yes applies only to the selection as it was asked.
+        same = (now.selection, now.options) == (before.selection, before.options)
+        if answer == "run" and same and before.selection.decided:
+            self._start(pending)
+            return
+        if answer == "run" and not same:
+            self._view.show_message("the selected devices have changed in the meantime: look again", "lost")
+        pending.allocation.release()
 
     def _start(self, pending: PendingLaunch) -> None:
         """Start the launch once its confinement is settled."""
@@ -425,7 +412,9 @@ class LaunchController:
 
         self._confining = pending
         found = partial(self._start_confined, pending)
-        start_launch.when_confined(self._view, self._now(pending), self._environ, found)
+        start_launch.when_confined(
+            self._view, self._now(pending), pending.request, pending.allocation, self._environ, found
+        )
 
     def _start_confined(self, pending: PendingLaunch, launch: Launch | GputuiError) -> None:
         from gputui.launching.history_file import remember
@@ -450,16 +439,10 @@ class LaunchController:
             app.exit(Outcome(launch=launch, allocation=allocation, warning=warning or None))
             return
         if pending.mode == "return":
-            ended = allocation.start(
-                lambda lease: start_launch.run_and_return(
-                    app, launch, self._environ, lease, self._end_without_terminal
-                )
-            )
-            if ended.signal is not None:
-                app.exit(Outcome(status=128 + ended.signal), return_code=128 + ended.signal)
+            ended = allocation.start(lambda lease: self.lend_terminal(launch, lease=lease))
+            if ended is None:
                 return
             text, good = ended.text, ended.good
-            self._view.repaint()
         else:
             text, good = allocation.start(
                 lambda lease: start_launch.as_job(
@@ -473,14 +456,16 @@ class LaunchController:
                     self._view.set_app_state(self._view.app_state.clear())
         self._view.show_message(f"{text}; {warning}" if warning else text, "" if good else "lost")
 
-    def lend_terminal(self, launch: Launch, line: str | None = None) -> Returned | None:
-        """Lend the terminal to a command that needs none of our devices, shown as `line`. Returns its end;
+    def lend_terminal(
+        self, launch: Launch, line: str | None = None, lease: Lease | None = None
+    ) -> Returned | None:
+        """Lend the terminal to a command, shown as `line`, with the lease on its devices. Returns its end;
         None where we end, too."""
         from gputui.tui import start_launch
 
         app = self._view.app
         ended = start_launch.run_and_return(
-            app, launch, self._environ, None, self._end_without_terminal, line
+            app, launch, self._environ, lease, self._end_without_terminal, line
         )
         if ended.signal is not None:
             app.exit(Outcome(status=128 + ended.signal), return_code=128 + ended.signal)
@@ -497,35 +482,39 @@ class LaunchController:
         if not app_state.options.command:
             self.edit("command to run when it is your turn")
             return
-        if self._cannot_start():
+        # In a demo, whose example cannot start either, nobody is really queued.
+        if not app_state.label and self._cannot_start():
             return
         from gputui.tui import start_launch
         from gputui.tui.screens.line_input import LineScreen
-        from gputui.tui.wait_request import read_wait_request, wait_prompt, what_it_does
+        from gputui.tui.wait_request import read_wait_request, what_it_does
 
-        def error_in(line: str) -> str | None:
-            try:
-                read_wait_request(line, self._view.app_state)
-            except GroupingError as error:
-                return str(error)
-            return None
-
-        def explain(line: str) -> str:
+        def question(line: str) -> str:
             return what_it_does(line, self._view.app_state)
 
         def answered(line: str | None) -> None:
-            if line and line.strip():
-                # The selected devices may have vanished since the check.
-                error = error_in(line)
-                if error is not None:
-                    self._view.show_message(error, "lost")
-                    return
-                now = self._view.app_state
-                text, good = start_launch.in_line(now, self._environ, read_wait_request(line, now))
-                bad = "warn" if now.label else "lost"
-                self._view.show_message(text, "" if good else bad)
+            now = self._view.app_state
+            if line is None:
+                return
+            if now.label:
+                self._view.show_message(f"nothing is really queued here ({now.label})")
+                return
+            try:
+                # The selected devices may have vanished since the question.
+                request = read_wait_request(line, now)
+            except GroupingError as error:
+                self._view.show_message(str(error), "lost")
+                return
+            text, good = start_launch.in_line(now, self._environ, request)
+            self._view.show_message(text, "" if good else "lost")
 
-        prompt, count = wait_prompt(app_state), app_state.short_of or max(1, len(app_state.selection))
-        self._view.open(
-            LineScreen(prompt, str(count), "how many", error_in, explain=explain, replaces=True), answered
+        try:
+            prompt = question("")
+        except GroupingError as error:
+            prompt = str(error)
+        keys = (("⏎", "yes"), ("1-9", "another number"))
+        other = "or type a number for any devices: 2; 4 tp=2 for groups of two"
+        line = LineScreen(
+            prompt, "", other, lambda typed: question(typed) and None, explain=question, keys=keys
         )
+        self._view.open(line, answered)

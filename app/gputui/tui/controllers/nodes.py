@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Generic, TypeVar
 
 from gputui.launching.launch import Launch
+from gputui.requesting.launch_request import LaunchRequest
 from gputui.tui.background import in_background
 from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.main_view import MainView
 from gputui.tui.views.nodes import Node
 from gputui.tui.views.text import Line
 
-NO_COMMAND = "no command yet: e types it"
+Launched = TypeVar("Launched", Launch, LaunchRequest)
+
+NO_COMMAND = "no command yet: press e to type one"
 
 
-class Nodes(ABC):
+class Nodes(ABC, Generic[Launched]):
     """The nodes of one kind.
 
     key       the row at the cursor, None where that is a node of another kind
@@ -40,13 +44,17 @@ class Nodes(ABC):
         """End what `begin` has begun: the page has closed."""
 
     @abstractmethod
-    def nodes(self, only_free: bool) -> list[Node]:
-        """The nodes as they are now, with `only_free` those with free devices."""
+    def nodes(self) -> list[Node]:
+        """The nodes as they are now."""
 
     @property
     def awaited(self) -> int:
         """How many nodes have not answered yet."""
         return 0
+
+    def do(self, action: str, *given: object) -> None:
+        """Do one of the actions."""
+        self.does[action](*given)
 
     def can(self, action: str) -> bool:
         """Whether the row at the cursor has the action."""
@@ -63,6 +71,32 @@ class Nodes(ABC):
     def jobs(self, width: int) -> list[Line]:
         """The user's jobs that have no page of their own."""
         return []
+
+    @abstractmethod
+    def launched(self, starts: bool) -> Launched | str:
+        """The launch at the cursor, to be copied or started now; a message where something is
+        missing."""
+
+    @abstractmethod
+    def line(self, launched: Launched) -> str:
+        """The launch as it is shown and copied."""
+
+    def _launched(self, starts: bool = True) -> Launched | None:
+        """The launch; None where it cannot start now, or be copied. Then a message says why not, or
+        the user types the missing command."""
+        launched = self.launched(starts)
+        if launched == NO_COMMAND and starts:
+            self._launch.edit()
+        elif isinstance(launched, str):
+            self.view.show_message(launched, "warn")
+        elif not (starts and self._simulated()):
+            return launched
+        return None
+
+    def _copy(self) -> None:
+        launched = self._launched(starts=False)
+        if launched is not None:
+            self._launch.copy_text(self.line(launched))
 
     def _simulated(self, what: str = "these nodes are simulated, and nothing is started") -> bool:
         """Whether this is a demo, where the nodes are simulated; if so, show a message."""

@@ -6,7 +6,7 @@ Each page is imported when it is first opened: all together take 0.24 s of CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
@@ -16,7 +16,9 @@ from gputui.tui.controllers.launch import LaunchController, select_first
 from gputui.tui.main_view import MainView
 
 if TYPE_CHECKING:
+    from gputui.allocating.settings import HostSettings
     from gputui.checking.measurement import Measured
+    from gputui.sources.sampler import Past
     from gputui.tui.controllers.nodes import Nodes
     from gputui.tui.controllers.slurm_nodes import SlurmNodes
     from gputui.tui.controllers.timelines import TimelineController
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from gputui.tui.screens.page import PageKeys
 
 
-NO_NODES = 'no other boxes yet: boxes = ["gpu1"] below [hosts] in the settings names them, as ssh does'
+NO_NODES = 'no other boxes yet: name them with boxes = ["gpu1"] below [hosts] in the settings'
 
 
 class PageController:
@@ -40,7 +42,7 @@ class PageController:
         """Open the help, which begins with the keys of a page, if there are any."""
         from gputui.tui.screens.help import HelpScreen
 
-        self._view.open(HelpScreen(self._view, keys))
+        self._view.open(HelpScreen(self._view, keys, () if self.has_nodes else ("nodes",)))
 
     def open_messages(self) -> None:
         from gputui.tui.screens.messages import MessagesScreen
@@ -70,48 +72,69 @@ class PageController:
         from gputui.allocating.settings import SettingsError
 
         try:
-            kinds = self._kinds_of_nodes(clock)
+            hosts, slurm = self._hosts_and_slurm()
         except SettingsError as error:
             self._view.show_message(str(error), "warn")
             return
-        if not kinds:
-            label = self._view.app_state.label
+        label = self._view.app_state.label
+        if hosts is None and not slurm:
             self._view.show_message(f"{label}: a recording has no other nodes" if label else NO_NODES, "warn")
             return
-        from gputui.tui.screens.nodes import NodesScreen
-
-        self._view.open(NodesScreen(self._view, kinds))
-
-    def _kinds_of_nodes(self, clock: Callable[[], float]) -> list[Nodes]:
-        """The boxes of the settings, and Slurm where its programs are on this machine; those of the demo."""
-        label = self._view.app_state.label
-        demo = label.startswith("demo ")
-        if label and not demo:
-            return []
-        from gputui.allocating.settings import settings
-        from gputui.sources.slurm import slurm_is_here
-
-        hosts, slurm = settings(self._environ).hosts, demo or slurm_is_here()
         from gputui.sources.hosts.channel import Channels
         from gputui.sources.hosts.ssh import Way
         from gputui.sources.simulated.hosts import SimulatedChannels
         from gputui.tui.controllers.box_nodes import BoxNodes
         from gputui.tui.controllers.slurm_nodes import SlurmNodes
+        from gputui.tui.screens.nodes import NodesScreen
 
         given = self._view, self._launch, self._environ
-        kinds: list[Nodes] = []
-        if demo or hosts.boxes:
-            channels = SimulatedChannels(clock) if demo else Channels(hosts.boxes, Way(hosts.timeout), 1.0)
+        kinds: list[Nodes[Any]] = []
+        if hosts is not None:
+            channels = SimulatedChannels(clock) if label else Channels(hosts.boxes, Way(hosts.timeout), 1.0)
             kinds.append(BoxNodes(*given, channels))
         if slurm:
             self._slurm = self._slurm or SlurmNodes(*given, clock)
             kinds.append(self._slurm)
-        return kinds
+        self._view.open(NodesScreen(self._view, kinds))
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether there are other nodes to show, as far as the settings can be read."""
+        from gputui.allocating.settings import SettingsError
+
+        try:
+            return any(self._hosts_and_slurm())
+        except SettingsError:
+            return False
+
+    def _hosts_and_slurm(self) -> tuple[HostSettings | None, bool]:
+        """The other boxes, None for none, and whether there is Slurm: the boxes of the settings, and Slurm's
+        programs on this machine. A demo has both, a recording neither. Raises SettingsError."""
+        from gputui.allocating.settings import settings
+        from gputui.sources.slurm import slurm_is_here
+
+        demo = self._view.app_state.demo is not None
+        if self._view.app_state.label and not demo:
+            return None, False
+        hosts = settings(self._environ).hosts
+        return hosts if demo or hosts.boxes else None, demo or slurm_is_here()
 
     def open_timelines(self, timelines: TimelineController) -> None:
         from gputui.tui.screens.timelines import TimelinesScreen
 
         self._view.open(TimelinesScreen(self._view, timelines))
+
+    def open_usage(self, past: Past | None) -> None:
+        """Open the page of usage; `past` has that of a simulated box."""
+        label = self._view.app_state.label
+        if label and past is None:
+            self._view.show_message(f"{label}: its usage is not recorded", "warn")
+            return
+        from gputui.timeline.usage import of_past
+        from gputui.tui.screens.usage import UsageScreen
+
+        demo = None if past is None else lambda: of_past(past())
+        self._view.open(UsageScreen(self._view, self._environ, demo))
 
     def open_launch_page(self) -> None:
         from gputui.tui.screens.launch import LaunchScreen

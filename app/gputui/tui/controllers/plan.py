@@ -69,19 +69,15 @@ class PlanController:
         app, before, host = self._view.app, self.request, self._view.app_state.host_environment
 
         def work() -> None:
-            from gputui.checking.kept_bandwidth import kept
+            from gputui.checking.kept_bandwidth import kept_bandwidths
             from gputui.launching.training_words import training_of
             from gputui.tui.plan_request import request_of
 
-            bandwidths = kept(self._environ)
+            bandwidths = kept_bandwidths(self._environ)
 
             request = request_of(training_of(options, self._environ, host))
-            if before is not None:
-                typed = name is None and before.typed and not request.name
-                request = replace(
-                    request, name=before.name if typed else request.name, typed=typed, given=before.given,
-                    count=before.count,
-                )  # fmt: skip
+            if before is not None and before.typed and not request.name:
+                request = replace(request, name=before.name, typed=True)
             if name is not None:
                 request = replace(request, name=name, typed=True)
             request = _with_model(request, options, self._environ, cancelled)
@@ -93,6 +89,9 @@ class PlanController:
                 app_state = self._view.app_state
                 known = {**bandwidths, **app_state.measured}
                 self._view.set_app_state(replace(app_state, measured=known))
+                if self.request is not None:
+                    # As it is now: a key may have changed it while the model was read.
+                    request = replace(request, given=self.request.given, count=self.request.count)
                 self.request, self._options, self.reading = request, options, ""
                 then()
 
@@ -122,7 +121,7 @@ class PlanController:
 
         def work() -> None:
             try:
-                found = candidates.fewest(model, request.workload)
+                found = candidates.fewest(model, request.planned(model))
             except PlanningError as error:
                 app.call_later(self._view.show_message, str(error), "warn")
             else:
@@ -164,6 +163,7 @@ def _with_model(
     try:
         directory = Path() if request.typed else Path(options.directory or "")
         name = with_home(request.name) if request.typed else request.name
-        return replace(request, model=trained_model(name, options, environ, directory, cancelled))
+        serves = request.training.serving is not None
+        return replace(request, model=trained_model(name, options, environ, directory, cancelled, serves))
     except (PlanningError, OptionError) as error:
         return replace(request, problem=str(error))

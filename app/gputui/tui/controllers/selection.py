@@ -11,7 +11,6 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
-from gputui.tui.device_rows import SORTS
 from gputui.tui.main_view import SelectionView
 
 SECOND_DIGIT = 0.5
@@ -20,7 +19,7 @@ SECOND_DIGIT = 0.5
 AUTO = "auto"
 """Typed instead of a number: as many devices as the model of the command needs."""
 
-BEST_PROMPT = "number of devices: 4, 8 tp=2 pp=2, or auto (as the model needs)   (⏎ accept, esc cancel)"
+BEST_PROMPT = "number of devices: 4, 8 tp=2 pp=2, or auto (as the model needs)"
 
 
 class SelectionController:
@@ -41,9 +40,7 @@ class SelectionController:
 
     def toggle(self, device: Device) -> None:
         """Select or deselect a device. The cursor and all rows stay where they are."""
-        app_state, message = self._view.app_state.toggle(device)
-        self._view.set_app_state(app_state)
-        self._view.show_message(message, "warn")
+        self._warn(*self._view.app_state.toggle(device))
 
     def toggle_current(self) -> None:
         if self._view.app_state.current is not None:
@@ -62,8 +59,7 @@ class SelectionController:
             done = "selected" if key in app_state.selection else "deselected"
             what = message or f"GPU {before.box.label(before.box.by_key[key])} is {done}"
             message = f"{what}; the filter hides it"
-        self._view.set_app_state(app_state)
-        self._view.show_message(message, "warn")
+        self._warn(app_state, message)
 
     def to_device(self, key: str) -> None:
         """Put the cursor on the device with this key."""
@@ -182,15 +178,6 @@ class SelectionController:
     def move_cursor(self, by: int) -> None:
         self._view.set_app_state(self._view.app_state.move_cursor(by))
 
-    def sort(self) -> None:
-        """Sort the rows by the next measure, and after the last by none: the box's order."""
-        screen = self._view.app_state.screen
-        place = SORTS.index(screen.sort) if screen.sort in SORTS else 0
-        following = SORTS[(place + 1) % len(SORTS)]
-        self._view.save_screen(screen._replace(sort=following))
-        words = f"sorted by {following}" if following else "by index"
-        self._view.show_message(f"devices {words}", passing=True)
-
     def ask_for_filter(self) -> None:
         """Ask which devices to list."""
         from gputui.tui.screens.line_input import LineScreen
@@ -220,9 +207,7 @@ class SelectionController:
             self._view.save_screen(screen._replace(filter=""))
 
     def reorder(self, by: int) -> None:
-        app_state, message = self._view.app_state.reorder(by)
-        self._view.set_app_state(app_state)
-        self._view.show_message(message, "warn")
+        self._warn(*self._view.app_state.reorder(by))
 
     def add_best(self) -> None:
         self._show(*self._view.app_state.add_best())
@@ -287,6 +272,11 @@ class SelectionController:
 
     def cpu_only(self) -> None:
         self._view.set_app_state(self._view.app_state.cpu_only())
+
+    def _warn(self, app_state: AppState, message: str | None) -> None:
+        """Show the result of a key, with its warning if there is one."""
+        self._view.set_app_state(app_state)
+        self._view.show_message(message, "warn")
 
     def _show(self, app_state: AppState, message: str | None) -> None:
         """Show the result of a key; its message is a warning where the key could not change anything."""

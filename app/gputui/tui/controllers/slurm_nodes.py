@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 from gputui.allocating.errors import NotEnoughError
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import devices_text, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.slurm import request_at, slurm_launch, submit
 from gputui.launching.history_file import remember
@@ -38,7 +38,7 @@ _SLURM = "slurm"
 """The key of the row that says why the cluster is not known."""
 
 
-class SlurmNodes(Nodes):
+class SlurmNodes(Nodes[Launch]):
     """The places of a Slurm cluster. The main screen's command is started on a number of devices of one of
     them, which Slurm selects.
 
@@ -93,21 +93,21 @@ class SlurmNodes(Nodes):
     def end(self) -> None:
         """End nothing: a reading ends by itself."""
 
-    def nodes(self, only_free: bool) -> list[Node]:
+    def nodes(self) -> list[Node]:
         if not self._reading and time.monotonic() >= self._due:
             self._reading = True
             self._read()
         cluster = self._cluster
         self.free = [node.free() for node in cluster.nodes] if cluster is not None else ()
         every = places_of(cluster) if cluster is not None else ()
-        self._places = tuple(each for each in every if each.most and (each.free or not only_free))
+        self._places = tuple(each for each in every if each.most)
         if self._place is not None:
             self._last = self.key
         errors = [each for each in (self._error, *(cluster.errors if cluster else ())) if each]
         rows = [place_node(each) for each in self._places]
         if cluster is None:
-            state = ("unknown", "lost") if self._error else ("asking", "dim")
-            return [Node(_SLURM, "  Slurm", state=state, note=(printable(self._error), "lost"))]
+            note = (printable(self._error), "lost") if self._error else ("asking", "dim")
+            return [Node(_SLURM, "  Slurm", note=note)]
         if not any(each.most for each in every):
             errors.append("no node has devices")
         if errors:
@@ -189,18 +189,18 @@ class SlurmNodes(Nodes):
             return f"each of 0 to {count - 1} once, such as {','.join(map(str, reversed(range(count))))}"
 
         def answered(line: str | None) -> None:
-            if line is not None and self._devices == count:
+            if line is not None:
                 order = tuple(int(place) for place in line.replace(",", " ").split())
                 self._order = order if list(order) != sorted(order) else ()
                 self.view.redraw_page()
 
         now = ",".join(map(str, self._order or range(count)))
-        prompt = "which of the devices that Slurm selects comes first, second, …   (⏎ accept, esc cancel)"
+        prompt = "which of the devices that Slurm selects comes first, second, …"
         self.view.open(LineScreen(prompt, now, "1,0", wrong, replaces=True), answered)
 
     # The launch
 
-    def _made(self, form: str) -> tuple[Launch | str, list[str]]:
+    def _made(self) -> tuple[Launch | str, list[str]]:
         """The launch of the command at the cursor's place, or why there is none; and notes on it."""
         cluster, place, options = self._cluster, self._place, self.view.app_state.options
         if cluster is None or place is None:
@@ -214,7 +214,7 @@ class SlurmNodes(Nodes):
         try:
             kind = place.gpus.type if place.gpus is not None else ""
             request, found = request_at(cluster, place.node, place.partition, kind, self._devices)
-            request = replace(request, order=self._order, detach=form == "sbatch")
+            request = replace(request, order=self._order, detach=self._form == "sbatch")
             options = replace(options, additions=kept)
             made = slurm_launch(options, self._devices, request, self._environ, default_vendor())
         except (SlurmError, NotEnoughError) as error:
@@ -225,7 +225,7 @@ class SlurmNodes(Nodes):
         if self._place is None:
             # The row itself may have too little room for the reason.
             return told_lines(self._error, "lost", width) if self._error else []
-        made, notes = self._made(self._form)
+        made, notes = self._made()
         count, order = self._devices, self._order
         ordered = f", in the order {','.join(map(str, order))}" if order else ""
         told = [(note, "warn") for note in notes]
@@ -235,46 +235,32 @@ class SlurmNodes(Nodes):
         else:
             pieces = broken(printable(made.line), width - 4, _LAUNCH_LINES)
             told.insert(0, (made.remarks[-1], "dim"))
-        head = f"launch: {self._form}, {count} device{'s' * (count != 1)}{ordered}"
-        other = "sbatch" if self._form == "srun" else "srun"
-        return launch_lines(head, f"tab {other}", (), pieces, "", told, width)
+        head = f"launch: {self._form}, {devices_text(count)}{ordered}"
+        return launch_lines(head, "", (), pieces, "", told, width)
 
-    def _ready(self, form: str, starts: bool = True) -> Launch | None:
-        """The launch at the cursor, if it can be copied, or `starts` now; else None, and a message says why
-        not."""
-        made, _ = self._made(form)
-        if not self.view.app_state.options.command:
-            self._launch.edit()
-        elif isinstance(made, str):
-            self.view.show_message(made)
-        elif starts and self._submitting:
-            self.view.show_message("sbatch has not answered yet")
-        elif not (starts and self._simulated()):
-            return made
-        return None
+    def launched(self, starts: bool) -> Launch | str:
+        return "sbatch has not answered yet" if starts and self._submitting else self._made()[0]
 
-    def _copy(self) -> None:
-        launch = self._ready(self._form, starts=False)
-        if launch is not None:
-            self._launch.copy_text(launch.line)
+    def line(self, launched: Launch) -> str:
+        return launched.line
 
     def _run(self) -> None:
         """Become srun, or submit by sbatch."""
         if self._form == "sbatch":
             self._submit()
-        elif (launch := self._ready("srun")) is not None:
+        elif launch := self._launched():
             self.view.app.exit(Outcome(launch=launch, warning=self._remembered()))
 
     def _run_and_return(self) -> None:
-        launch = self._ready("srun")
-        if launch is not None:
+        self._form = "srun"
+        if launch := self._launched():
             self._remembered()
             self._in_terminal(launch)
             self._due = 0.0
 
     def _submit(self) -> None:
         self._form = "sbatch"
-        launch = self._ready("sbatch")
+        launch = self._launched()
         if launch is None:
             return
         self._remembered()

@@ -47,18 +47,21 @@ class TimelineController:
             in_background("read the past", lambda: self._found(file.read()))
 
     def _compute(self, past: Past) -> None:
+        # Found as a whole: times must not grow from stretch to stretch.
+        whole = Store()
         for stretch in past():
             store, last = Store(), None
             for time, devices in stretch:
                 store.add(time, devices, 1.0 if last is None else time - last)
                 last = time
-            self._found(store)
+            whole.adopt(store)
+        self._found(whole)
 
     def after(self, snapshot: Snapshot) -> Timelines:
         """The timelines after one more reading."""
         self._timelines = self._store.after(snapshot, self._sampler.pace)
         if self._file is not None:
-            self._file.keep(self._store, snapshot.time)
+            self._file.keep(self._store, snapshot)
         return self._timelines
 
     def adopt(self, older: Store) -> Timelines | None:

@@ -10,7 +10,7 @@ from gputui.jobs.box_jobs import BoxJobs, JobsOfBoxes
 from gputui.tui.controllers.box_nodes import BoxNodes
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.jobs import JobsPage
-from gputui.tui.screens.page import cursor_bindings, shown
+from gputui.tui.screens.page import FILTER, shown, worded
 from gputui.tui.views.box_jobs import box_lines, headline_of_boxes, job_rows, row_keys
 from gputui.tui.views.text import Line
 
@@ -19,14 +19,11 @@ class BoxJobsScreen(JobsPage):
     """Queries the boxes from its opening until it closes."""
 
     BINDINGS = [
-        shown("escape,q", "dismiss", "nodes", "esc", "Back to the nodes"),
-        *cursor_bindings("job"),
+        FILTER,
         shown("enter", "follow", "follow log", "⏎", "Follow the job's log in this terminal"),
         shown("S", "stop", "stop", about="Stop the job; asks first"),
-        shown("r", "ask_now", "ask now", about="Ask the boxes again now"),
+        worded("refresh", "ask_now", "refresh", "Ask the boxes again now"),
     ]
-
-    follows = "⏎ follows it"
 
     def __init__(self, view: MainView, boxes: JobsOfBoxes, calls: BoxNodes) -> None:
         super().__init__(view)
@@ -62,7 +59,7 @@ class BoxJobsScreen(JobsPage):
             return ["reading …"]
         if end.error is not None:
             return [f"cannot be read: {end.error}"]
-        return end.lines or ["nothing" if job.over else "nothing yet"]
+        return end.lines
 
     def notes(self, width: int) -> list[Line]:
         box = self._box

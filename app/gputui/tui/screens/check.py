@@ -16,7 +16,7 @@ from gputui.checking.report import Report
 from gputui.inventory.formatting import duration
 from gputui.tui.background import in_background
 from gputui.tui.main_view import MainView
-from gputui.tui.screens.page import Page, hidden, shown
+from gputui.tui.screens.page import Page, shown
 from gputui.tui.views.check import report_lines
 from gputui.tui.views.text import Line, clip, prompt_lines, title, wrap
 
@@ -32,11 +32,8 @@ class CheckScreen(Page):
     """
 
     BINDINGS = [
-        shown("escape,q,enter", "leave", "back", "esc"),
-        shown("r", "again", "check again", about="Ask the interpreter again"),
+        shown("R", "again", "check again", about="Ask the interpreter again"),
         shown("m", "measure", "measure the links", about="Measure the bandwidth between the devices"),
-        shown("down,j", "scroll_report(1)", "scroll", "↑↓", "Down"),
-        hidden("up,k", "scroll_report(-1)", "Up"),
     ]
 
     def __init__(
@@ -52,7 +49,6 @@ class CheckScreen(Page):
         self._thread: threading.Thread | None = None
         self._left = False
         self._began = time.monotonic()
-        self._top = 0
 
     def on_mount(self) -> None:
         self.action_again()
@@ -96,8 +92,7 @@ class CheckScreen(Page):
         if self._busy:
             waited = duration(time.monotonic() - self._began)
             lines += [(("", ""),), clip(((f" {self._busy} … {waited}", "dim"),), width)]
-        self._top = min(self._top, max(0, len(lines) - height))
-        return lines[self._top : self._top + height]
+        return self.scrolled(lines, height)
 
     def _measurement(self, measured: Measured, width: int) -> list[Line]:
         snapshot = self.view.app_state.box
@@ -132,13 +127,6 @@ class CheckScreen(Page):
             return report, measure(*told, cancelled=cancelled)
 
         self._work("measuring the links", work)
-
-    def action_scroll_report(self, by: int) -> None:
-        self._top = max(0, self._top + by)
-        self.draw()
-
-    def action_leave(self) -> None:
-        self.leave()
 
     def leave(self) -> None:
         self._left = True

@@ -9,6 +9,8 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from gputui.tui.widgets.dialog_keys import DialogKeys
+
 Answer = Literal["run", "wait", "back", "detach", "return"]
 
 
@@ -30,19 +32,19 @@ class ConfirmScreen(ModalScreen[Answer]):
     ]
 
     def __init__(self, reasons: tuple[str, ...], may_wait: bool = False, free: str = "") -> None:
-        super().__init__(classes="dialog")
+        super().__init__(classes="dialog tells-notes")
         self.reasons, self._may_wait, self._free = reasons, may_wait, free
 
     def compose(self) -> ComposeResult:
-        with Vertical() as box:
-            box.border_title = self._free or "start anyway?"
+        with Vertical():
+            yield Static(self._free or "Start anyway?", markup=False, classes="question")
             for line in self.reasons:
                 yield Static(line, markup=False)
-            waiting = "w  wait in line, as a job      " if self._may_wait else ""
-            keys = f"y  start anyway      {waiting}n  cancel"
-            if self._free:
-                keys = "⏎  yes      d  as a job      r  run and come back      esc  no"
-            yield Static(keys, markup=False, classes="note")
+        waiting = [("w", "wait in line, as a job")] if self._may_wait else []
+        keys = [("y", "start anyway"), *waiting, ("n", "cancel")]
+        if self._free:
+            keys = [("⏎", "yes"), ("d", "as a job"), ("r", "run and come back"), ("esc", "cancel")]
+        yield DialogKeys(keys)
 
     def action_answer(self, answer: Answer, of_free: bool = False) -> None:
         if (answer != "wait" or self._may_wait) and (self._free or not of_free):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from gputui.inventory.formatting import counted
 from gputui.inventory.light_dataclasses import replace
 from gputui.tui.main_view import MainView
 from gputui.tui.process_rows import Row, device_rows
-from gputui.tui.screens.page import cursor_bindings, hidden, shown
+from gputui.tui.screens.page import hidden, shown
 from gputui.tui.screens.page import window as window_of
-from gputui.tui.screens.process_list import ProcessListPage, part_shown
+from gputui.tui.screens.process_list import END, ProcessListPage, part_shown
 from gputui.tui.views.device import device_facts
 from gputui.tui.views.processes import Listing, listed
 from gputui.tui.views.text import Line, clip, title
-from gputui.tui.views.timelines import USUAL_ZOOM, ZOOMS, device_charts, zoom_name
+from gputui.tui.views.timelines import USUAL_ZOOM, device_charts, zoom_name, zoomed
 
 _LEAST_ROWS = 4
 """The least rows of processes below the facts: on a smaller screen, the whole page scrolls."""
@@ -24,16 +25,13 @@ class DeviceScreen(ProcessListPage):
     """Opens on the device at the cursor of the main screen; the cursor follows to other devices."""
 
     BINDINGS = [
-        shown("escape,q,left", "dismiss", "back", "esc"),
+        hidden("left", "leave", "Close this page"),
         shown("right_square_bracket,tab", "device(1)", "other device", "[ ]", "Next device"),
         hidden("left_square_bracket,shift+tab", "device(-1)", "Previous device"),
         shown("space", "select", "select", about="Select the device, or deselect it"),
-        *cursor_bindings("process"),
-        shown("X", "signal", "signal", about="Send SIGTERM, the next time SIGKILL; asks first"),
+        END,
         shown("plus,equals_sign", "zoom(-1)", "zoom", "+/-", "A shorter span of the timelines"),
         hidden("minus", "zoom(1)", "A longer span of the timelines"),
-        hidden("pagedown", "page(1)", "Page down"),
-        hidden("pageup", "page(-1)", "Page up"),
     ]
 
     def __init__(self, view: MainView) -> None:
@@ -47,7 +45,7 @@ class DeviceScreen(ProcessListPage):
         """Whether the next painting scrolls the page to the process at the cursor."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action != "zoom" or self._charted
+        return self._charted if action == "zoom" else super().check_action(action, parameters)
 
     def process_rows(self) -> tuple[Row, ...]:
         return device_rows(self.view.app_state, self._key)
@@ -66,9 +64,10 @@ class DeviceScreen(ProcessListPage):
         one = all(row.key in (None, self._key) for row in self.rows)
         listing = listed(self.rows, width, max(1, height - len(facts) - 2), of_one_device=one)
         if not self.rows:
-            nothing = "none" if device.processes is not None else "the driver does not list them"
-            line = clip(((f" {nothing}", "dim"),), width)
-            listing = Listing(line, (), lambda first, end: [])
+            nothing = (
+                "no process uses it" if device.processes is not None else "the driver does not list processes"
+            )
+            listing = Listing(clip(((f" {nothing}", "dim"),), width), (), lambda first, end: [])
         charts = self._timeline(width, height - len(facts) - 2 - max(1, len(listing.items)))
         facts += charts
         self._charted = bool(charts)
@@ -100,7 +99,7 @@ class DeviceScreen(ProcessListPage):
         self.lay_out(items[self.top : end], above=0)
         below = listing.lines(max(0, self.top - len(above)), max(0, end - len(above)))
         rest = len(items) - end
-        more = f" {rest} more line{'s' if rest > 1 else ''}: " if rest > 0 else ""
+        more = f" {counted(rest, 'more line')}: " if rest > 0 else ""
         return [*above[self.top : end], *below, ((more, "dim"), ("pgdn" if more else "", "key"))]
 
     # Key actions
@@ -114,7 +113,7 @@ class DeviceScreen(ProcessListPage):
         self.draw()
 
     def action_zoom(self, by: int) -> None:
-        self._zoom = ZOOMS[min(max(0, ZOOMS.index(self._zoom) + by), len(ZOOMS) - 1)]
+        self._zoom = zoomed(self._zoom, by)
         self.draw()
 
     def action_device(self, by: int) -> None:

@@ -9,14 +9,14 @@ from functools import partial
 from gputui.inventory.job import JobError
 from gputui.jobs.experiments import store
 from gputui.jobs.experiments.record import Experiment
-from gputui.jobs.experiments.runner import as_it_stands
+from gputui.jobs.experiments.runner import with_outcomes
 from gputui.jobs.experiments.store import Kept
 from gputui.jobs.experiments.table import lines as as_text
-from gputui.jobs.store import stored
+from gputui.jobs.store import Stored, stored
 from gputui.tui.main_view import MainView
-from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
-from gputui.tui.views.experiments import details, headline, listed
-from gputui.tui.views.text import Line, wrap
+from gputui.tui.screens.page import FILTER, ListPage, hidden, shown
+from gputui.tui.views.experiments import NONE, details, headline, listed
+from gputui.tui.views.text import Line, told_lines
 
 
 class ExperimentsScreen(ListPage):
@@ -26,20 +26,19 @@ class ExperimentsScreen(ListPage):
     """
 
     BINDINGS = [
-        shown("escape,q,V", "dismiss", "back", "esc"),
-        *cursor_bindings("experiment"),
+        FILTER,
         shown("tab", "figure(1)", "next figure"),
         hidden("shift+tab", "figure(-1)", "Previous figure"),
-        shown("pagedown", "scroll_details(1)", "scroll", "pgup/pgdn", "Further down in the table and bars"),
-        hidden("pageup", "scroll_details(-1)", "Further up in the table and bars"),
         shown("y", "copy", "copy", about="Copy the table and the bars"),
         shown("x,delete", "forget", "remove", "x"),
     ]
+    OF_ITEM = frozenset({"cursor", "figure", "copy", "forget"})
 
     def __init__(self, view: MainView, environ: Mapping[str, str], copy_text: Callable[[str], None]) -> None:
         super().__init__(view)
         self._environ, self._copy_text = environ, copy_text
         self._kept = Kept()
+        self._jobs: Stored | None = None
         self._trouble = ""
         self._found: tuple[Experiment, ...] = ()
         self._figure = 0
@@ -52,32 +51,31 @@ class ExperimentsScreen(ListPage):
         label = self.view.app_state.label
         try:
             self._kept = Kept() if label else store.kept(self._environ, self._kept)
-            self._trouble = self.view.app_state.not_of_this_machine("experiments") if label else ""
-            self._found = tuple(map(self._as_it_stands, self._kept.records[::-1]))
+            self._trouble = ""
+            self._found = with_outcomes(self._kept.records[::-1], self._read_jobs)
         except JobError as error:
             self._kept, self._trouble, self._found = Kept(), str(error), ()
         return [each.id for each in self._found]
 
-    def _as_it_stands(self, found: Experiment) -> Experiment:
-        """Update an experiment that no process runs with the outcome of its jobs. Raises JobError."""
-        left = found.state != "running" and found.count("running")
-        return as_it_stands(found, stored(self._environ)) if left else found
+    def _read_jobs(self) -> Stored:
+        self._jobs = stored(self._environ, self._jobs)
+        return self._jobs
 
     @property
     def _current(self) -> Experiment | None:
         """The experiment under the cursor, as it was read last."""
-        return self._found[self.cursor] if self._found else None
+        return self._found[self.cursor] if self._found and self.key is not None else None
 
     def lines(self, width: int, height: int) -> list[Line]:
         head = headline(self._found, len(self._kept.unreadable), width)
-        if self._trouble:
-            return [head, *(((f" {piece}", "warn"),) for piece in wrap(self._trouble, width - 2))]
+        if not self._found:
+            tone = "warn" if self._trouble else "dim"
+            return [head, *told_lines(self._trouble or NONE, tone, width)]
         heading, *listing = listed(self._found, width, time.time())
         room = max(1, min(len(listing), height // 4))
         above = [head, heading, *self.window(listing, range(len(listing)), room, above=2)]
         current = self._current
-        if current is None:
-            return above
+        assert current is not None
         self._room = max(1, height - len(above))
         found = self._details(current, width)
         self._down = min(self._down, max(0, len(found) - self._room))
@@ -100,7 +98,7 @@ class ExperimentsScreen(ListPage):
         self._figure += by
         self.draw()
 
-    def action_scroll_details(self, by: int) -> None:
+    def action_page(self, by: int) -> None:
         self._down = max(0, self._down + by * max(1, self._room - 1))
         self.draw()
 

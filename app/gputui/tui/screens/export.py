@@ -12,7 +12,7 @@ from gputui.launching.secrets import secret_in
 from gputui.system.files import write_result
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.line_input import LineScreen
-from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
+from gputui.tui.screens.page import ListPage, shown, worded
 from gputui.tui.views.text import Line, clip, title, told_lines, wrap
 
 _LEAST_TEXT = 5
@@ -23,12 +23,8 @@ class ExportScreen(ListPage):
     """Exports the launch at the opening of the page. `copy_text` puts a text on the clipboard."""
 
     BINDINGS = [
-        shown("escape,q", "dismiss", "back", "esc"),
-        *cursor_bindings("form"),
         shown("enter,y", "copy", "copy", "⏎ y", "Copy this form"),
-        shown("s", "write", "save to a file"),
-        shown("pageup", "scroll_text(-1)", "text", "pgup/pgdn", "Earlier in the text"),
-        hidden("pagedown", "scroll_text(1)", "Later in the text"),
+        worded("save", "write", "to a file", "Save to a file", key_line=True),
     ]
 
     def __init__(self, view: MainView, copy_text: Callable[[str], None]) -> None:
@@ -72,7 +68,7 @@ class ExportScreen(ListPage):
         return [
             title("export", width),
             *visible,
-            title(self._form, width, f"{below} more below" if below else ""),
+            title(self._form, width, f"▼ {below}" if below else ""),
             *text[self._text_top : self._text_top + room],
         ]
 
@@ -91,7 +87,7 @@ class ExportScreen(ListPage):
 
     # Key actions
 
-    def action_scroll_text(self, by: int) -> None:
+    def action_page(self, by: int) -> None:
         self._text_top = max(0, self._text_top + by * 5)
         self.draw()
 
@@ -114,8 +110,10 @@ class ExportScreen(ListPage):
                 self.show_message(written(name.strip(), text, secret is not None))
             self.draw()
 
-        prompt = f"file for {self._form}   (⏎ write, esc cancel)"
-        self.app.push_screen(LineScreen(prompt, placeholder="for example: ~/run.txt"), answered)
+        prompt = f"file for {self._form}"
+        self.app.push_screen(
+            LineScreen(prompt, placeholder="for example: ~/run.txt", keys=(("⏎", "write"),)), answered
+        )
 
 
 def written(name: str, text: str, private: bool = False) -> str:
@@ -128,7 +126,7 @@ def written(name: str, text: str, private: bool = False) -> str:
             return f"{file} already exists; nothing was written"
         write_result(file, text.encode(errors="surrogateescape") + b"\n", private)
     except RuntimeError:
-        return f"there is of no user {name.partition('/')[0][1:]!r}; nothing was written"
+        return f"there is no user {name.partition('/')[0][1:]!r}; nothing was written"
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         return f"cannot write {name}: {reason}"

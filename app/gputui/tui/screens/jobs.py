@@ -11,14 +11,14 @@ from textual import events
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.log_screen import Tail
-from gputui.jobs.source import of_this_program, place
+from gputui.jobs.source import place, was_started_on
 from gputui.jobs.stop import GRACE, stop
 from gputui.jobs.store import Stored, forget, stored
 from gputui.tui.background import in_background
 from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.line_input import LineScreen
-from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
+from gputui.tui.screens.page import FILTER, ListPage, hidden, shown
 from gputui.tui.views.jobs import (
     devices_of,
     facts_of,
@@ -46,9 +46,6 @@ _MOST_LOG = 96 * 1024
 
 class JobsPage(ListPage):
     """A list of jobs; below it the facts about the job at the cursor, and the end of its log."""
-
-    follows = "following"
-    """The note on a running job in the rule above the log."""
 
     def __init__(self, view: MainView) -> None:
         super().__init__(view)
@@ -102,7 +99,9 @@ class JobsPage(ListPage):
             self._back += max(0, len(pieces) - self._pieces) + before - self._room
         self._pieces = len(pieces) if self._back else None
         tail, self._back = log(pieces, self._room, self._back)
-        follows = "f: follow" if self._back else "" if job.over else self.follows
+        if not pieces:
+            tail = told_lines("ended without output" if job.over else "no output yet", "dim", width)
+        follows = "f: follow" if self._back else "" if job.over else "following"
         return [*lines, title(f"log of {job.address}", width, follows), *tail]
 
     def action_stop(self) -> None:
@@ -121,24 +120,34 @@ class JobsScreen(JobsPage):
     """`copy_text` puts a text on the clipboard, `open_experiments` opens the experiments page over this one.
 
     On another box than this machine (a demo, a recording) the jobs are those of its snapshot, and those that
-    this process has started.
+    were started there.
     """
 
     BINDINGS = [
-        shown("escape,q", "dismiss", "back", "esc"),
-        *cursor_bindings("job"),
-        shown("pageup", "scroll_log(1)", "log", "pgup/pgdn", "Earlier in the log"),
-        hidden("pagedown", "scroll_log(-1)", "Later in the log"),
+        FILTER,
         hidden("f", "follow_log", "To the end of the log"),
         hidden("tab", "wrap_log", "Break long lines of the log, or cut them"),
-        shown("c", "clone", "clone"),
-        shown("R", "rerun", "rerun"),
         shown("S", "stop", "stop"),
+        shown("R", "rerun", "rerun"),
+        shown("c", "clone", "clone"),
         shown("v", "compare", "compare", about="Compare variants of the job's command"),
         shown("V", "experiments", "experiments"),
         shown("x,delete", "forget", "remove", "x"),
         shown("y", "copy", "copy"),
     ]
+    OF_ITEM = frozenset(
+        {
+            "cursor",
+            "follow_log",
+            "wrap_log",
+            "stop",
+            "rerun",
+            "clone",
+            "compare",
+            "forget",
+            "copy",
+        }
+    )
 
     def __init__(
         self,
@@ -167,9 +176,9 @@ class JobsScreen(JobsPage):
             self._stored, self._trouble = stored(self._environ, self._stored), ""
         except JobError as error:
             self._stored, self._trouble = Stored(), str(error)
-        snapshot, label = self.view.app_state.snapshot, self.view.app_state.label
-        seen = {job.id: job for job in snapshot.jobs} if snapshot else {}
-        mine = [job for job in self._stored.jobs if not label or of_this_program(job)]
+        box, label = self.view.app_state.box, self.view.app_state.label
+        seen = {job.id: job for job in box.jobs}
+        mine = [job for job in self._stored.jobs if not label or was_started_on(box, job)]
         self._records = {job.id: job for job in mine}
         self._known |= self._records.keys()
         jobs = [
@@ -190,7 +199,7 @@ class JobsScreen(JobsPage):
 
     @property
     def job(self) -> Job | None:
-        return self._jobs[self.cursor] if self._jobs else None
+        return self._jobs[self.cursor] if self._jobs and self.key is not None else None
 
     def actionable(self) -> Job | None:
         summary = self.job
@@ -202,8 +211,8 @@ class JobsScreen(JobsPage):
 
     def _example(self) -> Job | None:
         """The job under the cursor if it belongs to a demo's box, otherwise None."""
-        job, demo = self.job, self.view.app_state.label.startswith("demo")
-        return job if demo and job is not None and job.id not in self._records else None
+        job, demo = self.job, self.view.app_state.demo
+        return job if demo is not None and job is not None and job.id not in self._records else None
 
     def head(self, width: int) -> Line:
         unreadable = 0 if self.view.app_state.label else len(self._stored.unreadable)
@@ -233,10 +242,9 @@ class JobsScreen(JobsPage):
     def action_clone(self) -> None:
         """Put the job's command on the launch line, and return to the main screen."""
         example = self._example()
-        job = None if example is not None else self.actionable()
-        if job is not None or example is not None:
-            clone = self._controller
-            message = clone.clone_example(example) if example else clone.clone(job) if job else ""
+        job = example or self.actionable()
+        if job is not None:
+            message = self._controller.clone(job, example is not None)
             self.dismiss()
             self.view.show_message(message)
 
@@ -279,10 +287,11 @@ class JobsScreen(JobsPage):
 
         self.app.push_screen(
             LineScreen(
-                f"vary what in {job.id}?   (⏎ start, esc cancel)",
+                f"vary what in {job.id}?",
                 placeholder="for example: launcher=python,torchrun env:NCCL_P2P_DISABLE=0,1 --repeat 3",
                 check=self._controller.problem_of,
                 explain=lambda line: self._controller.explain_comparison(job, line),
+                keys=(("⏎", "start"),),
             ),
             answered,
         )
@@ -308,8 +317,8 @@ class JobsScreen(JobsPage):
         else:
             self.action_cursor(-1 if by > 0 else 1)
 
-    def action_scroll_log(self, pages: int) -> None:
-        self._scroll_log(pages * max(1, self._room - 1))
+    def action_page(self, by: int) -> None:
+        self._scroll_log(-by * max(1, self._room - 1))
 
     def _scroll_log(self, by: int) -> None:
         self._back = max(0, self._back + by)
@@ -317,13 +326,16 @@ class JobsScreen(JobsPage):
         self.draw()
 
     def stop(self, job: Job) -> None:
-        self.show_message(f"stopping {job.id} …")
+        self.show_message(f"stopping {job.id} …", passing=True)
         app = self.app
 
         def work() -> None:
             # This takes as long as the job takes to end, and the page may be closed by then.
             try:
-                message = stop(job).message
+                stopped = stop(job)
+                # The next reading says that the job was stopped, where it has this machine's jobs.
+                said = stopped.job.over and not stopped.job.killed and not self.view.app_state.label
+                message = "" if said else stopped.message
             except JobError as error:
                 message = str(error)
             app.call_later(self.show_message, message)

@@ -18,10 +18,10 @@ from gputui.launching.history import (
     PastLaunch,
     again,
     check_name,
-    here,
     missing,
     named,
     with_launch,
+    working_directory,
 )
 from gputui.launching.history_file import change, load
 from gputui.tui.app_state import AppState
@@ -30,17 +30,17 @@ from gputui.tui.main_view import MainView
 from gputui.tui.option_rows import Row, changed, rows
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.options import OptionsPage
-from gputui.tui.screens.page import hidden, shown
+from gputui.tui.screens.page import shown, worded
 from gputui.tui.start_launch import count_of
 from gputui.tui.views.launch import launch
-from gputui.tui.views.launch_page import heading, no_launches, remembered, settings
-from gputui.tui.views.text import Line
+from gputui.tui.views.launch_page import no_launches, remembered, settings
+from gputui.tui.views.text import Line, title
 
 _SETTINGS = 9
 """Lines for the settings, the rules, a message and the keys, without the launch line and its notes."""
 
-_OF_LAUNCHES = ("take", "name", "forget")
-_OF_SETTINGS = ("change", "type", "default", "keep")
+_OF_LAUNCHES = ("take", "name", "forget", "list_settings")
+_OF_SETTINGS = ("change", "type", "default", "keep", "list_launches")
 
 
 class LaunchScreen(OptionsPage):
@@ -48,12 +48,13 @@ class LaunchScreen(OptionsPage):
 
     BINDINGS = [
         *OptionsPage.BINDINGS,
+        shown("tab", "list_launches", "recent", about="Show the recent launches"),
+        shown("tab", "list_settings", "settings", about="Show the settings of this launch again"),
         shown("enter,space,right", "take", "take", "⏎", "Load the launch (in the list of launches)"),
         shown("x,delete,backspace", "forget", "forget", "x", "Forget the launch (in the list of launches)"),
         shown("y", "perform('copy')", "copy", about="Copy the launch line"),
-        shown("s", "keep", "save as…", about="Save the launch under a name"),
-        shown("s", "name", "name", about="Name the launch (in the list of launches)"),
-        hidden("tab", "other_list", "Settings or recent launches"),
+        worded("save", "keep", "as…", "Save the launch under a name", key_line=True),
+        worded("save", "name", "as…", "Name the launch (in the list of launches)", key_line=True),
     ]
 
     def __init__(self, view: MainView, environ: Mapping[str, str]) -> None:
@@ -65,7 +66,8 @@ class LaunchScreen(OptionsPage):
         self._load()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action not in (_OF_SETTINGS if self._lists_launches else _OF_LAUNCHES)
+        other = _OF_SETTINGS if self._lists_launches else _OF_LAUNCHES
+        return action not in other and super().check_action(action, parameters)
 
     def _load(self) -> None:
         try:
@@ -100,18 +102,23 @@ class LaunchScreen(OptionsPage):
             listing, items = settings(self.options, width)
         room = max(1, height - 1)
         visible = self.window(listing, items, room, above=1)
-        below = max(0, len(listing) - self.top - room)
-        return [heading(self.view.app_state, self._lists_launches, below, width), *visible]
+        return [
+            title("recent launches" if self._lists_launches else "this launch", width, self.beyond),
+            *visible,
+        ]
 
     # Key actions
 
     def _show_list(self, launches: bool) -> None:
         self._lists_launches, self.cursor, self.key, self.top = launches, 0, None, 0
 
-    def action_other_list(self) -> None:
-        self._show_list(not self._lists_launches)
-        if self._lists_launches:
-            self._load()
+    def action_list_launches(self) -> None:
+        self._show_list(launches=True)
+        self._load()
+        self.draw()
+
+    def action_list_settings(self) -> None:
+        self._show_list(launches=False)
         self.draw()
 
     def changed(self, row: Row, value: Any) -> AppState:
@@ -152,7 +159,9 @@ class LaunchScreen(OptionsPage):
         """Save the present launch under a name."""
         app_state = self.view.app_state
         if app_state.options.command:
-            self._ask_for_name(PastLaunch(app_state.options, count_of(app_state), time.time(), where=here()))
+            self._ask_for_name(
+                PastLaunch(app_state.options, count_of(app_state), time.time(), where=working_directory())
+            )
         else:
             self.show_message("no command yet: press e on the main screen to type one")
 
@@ -167,7 +176,7 @@ class LaunchScreen(OptionsPage):
                 self._set_name(each, name.strip() or None)
             self.draw()
 
-        prompt = "save as   (⏎ accept, empty: no name, esc cancel)"
+        prompt = "save as   (empty: no name)"
         example = "for example: nightly"
         line = LineScreen(prompt, each.name or "", example, lambda name: check_name(name.strip()))
         self.app.push_screen(line, answered)

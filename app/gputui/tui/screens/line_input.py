@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -10,6 +10,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from gputui.launching.shell_words import WordsError, for_a_shell, shell_expansion, shell_syntax, split
+from gputui.tui.widgets.dialog_keys import DialogKeys
 from gputui.tui.widgets.one_line import CommandLine, OneLine
 
 
@@ -24,6 +25,7 @@ class LineScreen(ModalScreen[str | None]):
     replaces  the same, and typing replaces an invalid line after Enter
     rewrite   converts a line to another when Tab is pressed, None for no change
     input     the widget for the input
+    keys      what Enter and other keys do, for the line of keys
     """
 
     CSS_PATH = "line_input.tcss"
@@ -41,22 +43,29 @@ class LineScreen(ModalScreen[str | None]):
         replaces: bool = False,
         rewrite: Callable[[str], str | None] = lambda line: None,
         input: type[OneLine] = OneLine,
+        keys: Sequence[tuple[str, str]] = (("⏎", "accept"),),
     ) -> None:
         super().__init__(classes="one-line")
         self.prompt, self._value, self._placeholder = prompt, value, placeholder
         self._typed, self._check = typed, check
         self._replaces, self._rewrite, self._input = replaces, rewrite, input
         self._selected = selected or replaces
+        self._keys = keys
         self._explain = explain or (lambda line: prompt)
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(self._words_for(self._value), id="what", markup=False)
             yield self._input(self._value, placeholder=self._placeholder)
+        yield DialogKeys((*self._keys, ("esc", "cancel")))
 
     def on_mount(self) -> None:
         if self._selected:
             self.query_one(OneLine).action_select_all()
+
+    def on_resize(self) -> None:
+        # On a low terminal the text above the line may take all the room.
+        self.call_after_refresh(self.query_one(OneLine).scroll_visible, animate=False)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._typed(event.value)
@@ -95,7 +104,7 @@ class LineScreen(ModalScreen[str | None]):
 def command_input(line: str, what: str = "command", selected: bool = False) -> LineScreen:
     """A screen that asks for a command, named `what`, initially `line`. A line with an open quote or with
     shell syntax is not accepted: Tab rewrites shell syntax as a call of a shell."""
-    prompt, for_shell = f"{what}   (⏎ accept, esc cancel)", "tab: bash -c '…'"
+    for_shell = "tab: bash -c '…'"
 
     def error_in(typed: str) -> str | None:
         split(typed)  # raises WordsError
@@ -104,7 +113,7 @@ def command_input(line: str, what: str = "command", selected: bool = False) -> L
 
     def explain(typed: str) -> str:
         found = shell_expansion(typed)
-        return f"{found} stays as it is, without a shell   (⏎ accept, {for_shell})" if found else prompt
+        return f"{found} stays as it is, without a shell   ({for_shell})" if found else what
 
     def rewrite(typed: str) -> str | None:
         try:
@@ -115,7 +124,7 @@ def command_input(line: str, what: str = "command", selected: bool = False) -> L
 
     example = "for example: python train.py"
     return LineScreen(
-        prompt,
+        what,
         line,
         example,
         error_in,

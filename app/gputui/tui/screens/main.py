@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -42,14 +43,14 @@ from gputui.tui.outcome import Outcome
 from gputui.tui.panels import parts
 from gputui.tui.remembered_files import RememberedFiles
 from gputui.tui.screens.page import Page, PageKeys
-from gputui.tui.theme import default_theme, next_theme
+from gputui.tui.theme import default_theme
 from gputui.tui.views.header import header
 from gputui.tui.views.launch import launch
 from gputui.tui.views.messages import message_line
 from gputui.tui.views.table import rows_of_table
 from gputui.tui.widgets.device_table import DeviceTable
 from gputui.tui.widgets.key_line import KeyLine
-from gputui.tui.widgets.lines import Lines
+from gputui.tui.widgets.lines import Lines, Piece
 from gputui.tui.widgets.panel_column import PanelColumn
 from gputui.tui.widgets.selection_strip import SelectionStrip
 
@@ -74,14 +75,22 @@ _END = 1000
 """Rows: more than any box has, so that the cursor goes to the end."""
 
 
+class Blank(Container):
+    """A container that paints nothing of its own."""
+
+    BLANK = True
+
+
 class MainScreen(Screen[None]):
     """Shows an `AppState`; every key makes a new one.
 
     clock                 seconds since the epoch
     write                 sends an escape sequence to the terminal, on any thread; None: through /dev/tty
     end_without_terminal  ends the process when the terminal is gone
+    paint                 paints lines at once, and returns whether it could
     """
 
+    BLANK = True
     BINDINGS = [
         *(Binding(str(n), f"number({n})", show=False) for n in range(10)),
         Binding("escape", "back", show=False),
@@ -95,8 +104,10 @@ class MainScreen(Screen[None]):
         end_without_terminal: Callable[[], NoReturn],
         clock: Callable[[], float] = time.time,
         write: Callable[[str], None] | None = None,
+        paint: Callable[[Iterable[Piece]], bool] = lambda pieces: False,
     ) -> None:
         super().__init__()
+        self._paint = paint
         self._files = RememberedFiles(app_state.host_environment, self._files_are_missing)
         self._after_files: list[Callable[[], object]] = []
         self._reading_files = False
@@ -117,8 +128,9 @@ class MainScreen(Screen[None]):
         self._below = 0
         """Lines of the selection and the launch line."""
         self._arranged: Layout | None = None
-        self._asked: tuple[object, list[Part]] = (None, [])
-        """The panels' requests for room, after their frame: size, rows, filter, hidden panels."""
+        self._asked: tuple[object, list[Part], int] = None, [], 0
+        """Of the last layout: size, rows, filter, hidden panels; the panels' requests; lines below them."""
+        self._laid_out: Layout | None = None
         self._on_page: tuple[str, ...] = ()
         """The devices that the sampler reads in full for a page."""
         self._looked_at: tuple[tuple[str, ...], Want, float] = (), Want.DETAILS, 0.0
@@ -137,14 +149,22 @@ class MainScreen(Screen[None]):
         self._saved_screen, self._saving = app_state.screen, threading.Lock()
         self._saver: threading.Thread | None = None
         self._not_saved: str | None = None
-        self._list = Container(id="list")
+        self._list = Blank(id="list")
         self._history, self._lists, self._bottom = (
             PanelColumn(name, self.perform) for name in ("history", "lists", "bottom")
         )
+        self._frame: list[tuple[Lines, list[int]]] | None = None
+        """The changed lines of the frame that is being drawn, None while Textual paints them."""
+        self._asking = False
+        """Whether a question above this screen tells the notes of the launch."""
+        self._settled = False
+        """Whether Textual has painted the present layout."""
+        for each in (self._header, self._table, self._keys, self._history, self._lists, self._bottom):
+            each.take = self._take_lines
 
     def compose(self) -> ComposeResult:
         yield self._header
-        with Container(id="body"):
+        with Blank(id="body"):
             with self._list:
                 yield self._table
                 yield self._history
@@ -184,7 +204,9 @@ class MainScreen(Screen[None]):
             "up": partial(selection.move_cursor, -1),
             "first": partial(selection.move_cursor, -_END),
             "last": partial(selection.move_cursor, _END),
-            "sort": selection.sort,
+            "page_down": partial(self._move_page, 1),
+            "page_up": partial(self._move_page, -1),
+            "sort": partial(self._open_palette, "sort"),
             "filter": selection.ask_for_filter,
             "edit": launch.edit,
             "launcher": launch.next_launcher,
@@ -198,6 +220,7 @@ class MainScreen(Screen[None]):
             "processes": pages.open_processes,
             "people": lambda: pages.open_processes("people"),
             "nodes": partial(pages.open_nodes, self._clock),
+            "usage": lambda: pages.open_usage(self._sampler.past),
             "timelines": partial(pages.open_timelines, self.timelines),
             "device": pages.open_device,
             "launch_page": pages.open_launch_page,
@@ -212,7 +235,7 @@ class MainScreen(Screen[None]):
             "messages": pages.open_messages,
             "panels": partial(pages.open_settings, "panel"),
             "experiments": pages.open_experiments,
-            "theme": self._next_theme,
+            "theme": partial(self._open_palette, "theme"),
             "palette": self._open_palette,
             "stop": lambda: self.app.action_suspend_process(),
             "quit": lambda: self.app.exit(Outcome(text=self.launch.uncertain_copy)),
@@ -268,14 +291,12 @@ class MainScreen(Screen[None]):
             self.selection.clear()
             self.show_message("selection cleared", passing=True)
 
+    def _move_page(self, by: int) -> None:
+        self.selection.move_cursor(by * max(1, len(self._table.in_view) - 1))
+
     def _click_device(self, key: str) -> None:
         self.selection.finish_digits()
         self.selection.click(key)
-
-    def _next_theme(self) -> None:
-        name = next_theme(self.app.theme)
-        self.save_screen(self.app_state.screen._replace(theme=name))
-        self.show_message(f"theme: {name}", passing=True)
 
     def save_screen(self, screen: ScreenSettings) -> None:
         """Show the screen with other settings, and save them in the user's settings."""
@@ -344,11 +365,11 @@ class MainScreen(Screen[None]):
             except SettingsError as error:
                 self._tell_not_saved(error)
 
-    def _open_palette(self) -> None:
+    def _open_palette(self, typed: str = "") -> None:
         from gputui.tui.screens.palette import PaletteScreen
 
         page = self.app.screen
-        self.open(PaletteScreen(self, page if isinstance(page, Page) else None))
+        self.open(PaletteScreen(self, page if isinstance(page, Page) else None, self.pages.has_nodes, typed))
 
     def look_at(self, keys: Sequence[str]) -> None:
         """Have these devices read in full while a page shows them, () for none."""
@@ -362,14 +383,20 @@ class MainScreen(Screen[None]):
     def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
         """Push a screen over this one. A pending launch is cancelled."""
         self.launch.cancel()
+        self._asking = screen.has_class("tells-notes")
 
         def closed(result: Result | None) -> None:
+            if self._asking:
+                self._asking = False
+                self._draw()
             if answered is not None:
                 answered(result)
             self._read_details()
             self.redraw_page()
 
         self.app.push_screen(screen, closed)
+        if self._asking:
+            self._draw()
         self._read_details()
 
     def redraw_page(self) -> None:
@@ -565,6 +592,10 @@ class MainScreen(Screen[None]):
     def on_resize(self, event: events.Resize) -> None:
         self._draw()
 
+    def on_screen_resume(self) -> None:
+        # The page that was above is still on the terminal.
+        self._settle_later()
+
     def repaint(self) -> None:
         """Paint every cell: after Ctrl-Z the terminal has lost the cells that did not change."""
         self.app.screen.refresh(layout=True)
@@ -574,10 +605,11 @@ class MainScreen(Screen[None]):
         width, height = self.size
         if not self.is_mounted or not width:
             return
+        self._settle_later()
         app_state, rules = self.app_state, has_rules(height)
         room = launch_room(height, len(app_state.rows))
         self._selection_lines.show(app_state, rules)
-        launch_lines = launch(app_state, width, room)
+        launch_lines = launch(app_state, width, room, asking=self._asking)
         self._launch_lines.draw_all(launch_lines)
         self._below = 1 + rules + len(launch_lines)
         self._draw_box()
@@ -591,6 +623,8 @@ class MainScreen(Screen[None]):
         if layout != self._arranged:
             self._arranged = layout
             self._arrange(layout)
+            self._settle_later()
+        self._frame = [] if self._settled and self.app.screen is self else None
         self._draw_header()
         self._draw_keys()
         self._selection_lines.follow(app_state)
@@ -600,6 +634,24 @@ class MainScreen(Screen[None]):
         self._history.show(app_state, layout.left if beside else None)
         self._lists.show(app_state, beside or layout.left)
         self._bottom.show(app_state, layout.bottom)
+        self._paint_frame()
+
+    def _settle_later(self) -> None:
+        """Leave painting to Textual until it has painted the present layout."""
+        self._settled = False
+        self.call_after_refresh(setattr, self, "_settled", True)
+
+    def _take_lines(self, lines: Lines, changed: list[int]) -> bool:
+        if self._frame is not None:
+            self._frame.append((lines, changed))
+        return self._frame is not None
+
+    def _paint_frame(self) -> None:
+        frame, self._frame = self._frame or [], None
+        placed = [lines.pieces(changed) for lines, changed in frame]
+        if frame and not (all(placed) and self._paint(chain.from_iterable(placed))):
+            for lines, changed in frame:
+                lines.refresh_lines(changed)
 
     def _layout(self) -> Layout:
         """The layout for the present content. Within one frame, panels grow and do not shrink: a change
@@ -609,8 +661,12 @@ class MainScreen(Screen[None]):
         frame = width, height, rows, screen.filter, frozenset(screen.hidden)
         before = self._asked[1] if frame == self._asked[0] else []
         asked = parts(app_state, width, before)
-        self._asked = frame, asked
-        return lay_out(width, height, rows, self._below, asked, self._arranged if asked == before else None)
+        now = frame, asked, self._below
+        if self._laid_out is None or now != self._asked:
+            self._asked = now
+            kept = self._arranged if asked == before else None
+            self._laid_out = lay_out(width, height, rows, self._below, asked, kept)
+        return self._laid_out
 
     @property
     def table_width(self) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from itertools import count
+from typing import Any
 
 from textual.actions import parse
 from textual.binding import Binding
@@ -15,12 +16,12 @@ from gputui.tui.controllers.box_nodes import BoxNodes
 from gputui.tui.controllers.nodes import Nodes
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.box_jobs import BoxJobsScreen
-from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
+from gputui.tui.screens.page import FILTER, ListPage, hidden, shown, worded
 from gputui.tui.views.nodes import Row, headline, node_rows
 from gputui.tui.views.text import Line, clip
 
 _ENTER = "Box: its devices, or connect. Device: as r. Slurm: srun or sbatch"
-_SPACE = "Box: show or fold its devices. Device: select or deselect"
+_SPACE = "Box: expand or collapse. Device: select or deselect"
 _NUMBER = "Box: select its GPU of that number. Slurm: so many devices"
 _RUN = "Run the command there, followed in this terminal, and come back"
 _ANSWERS_SEEN_WITHIN = 0.2
@@ -40,15 +41,14 @@ class NodesScreen(ListPage):
     """The connections to boxes open with the page and close with it; a selection there ends with it, too."""
 
     BINDINGS = [
-        shown("escape,q", "dismiss", "back", "esc"),
-        *cursor_bindings("row"),
+        FILTER,
         _of_kind("enter", "unfold", _ENTER, "devices", "⏎"),
         _of_kind("enter", "connect", _ENTER, "connect", "⏎"),
         _of_kind("enter", "run", _ENTER, "run", "⏎"),
         _of_kind("space", "select", _SPACE, "select"),
         _of_kind("space", "fold", _SPACE),
-        _of_kind("right", "right", "Box: show its devices. Slurm: one device more"),
-        _of_kind("left", "left", "Box: fold its devices. Slurm: one device fewer"),
+        _of_kind("right", "right", "Box: expand. Slurm: one device more"),
+        _of_kind("left", "left", "Box: collapse. Slurm: one device fewer"),
         *(
             _of_kind(str(n), f"number {n}", _NUMBER, "devices" if n == 1 else "", "1-9 + -")
             for n in range(10)
@@ -60,27 +60,27 @@ class NodesScreen(ListPage):
         _of_kind("r", "return", _RUN, "run & return"),
         _of_kind("d", "detach", "Run the command there as a job, in Slurm by sbatch", "detach"),
         _of_kind("y", "copy", "Copy the line that r or d starts", "copy"),
-        _of_kind("c", "ssh", "Let ssh ask for a password or host key here, and connect", "ssh"),
+        worded(
+            "ssh", "do('ssh')", "asks here", "Let ssh ask for a password or host key here, and connect", True
+        ),
         shown("D", "jobs", "jobs", about="The jobs of these boxes: their logs; stop one"),
-        shown("f", "only_free", "with free", about="Only nodes with free devices, or all"),
-        _of_kind("o", "order", "Order the devices; Slurm's by their places among those it selects", "order"),
+        _of_kind("o", "order", "Order the devices; Slurm: the order of those that it selects", "order"),
         _of_kind("B", "other", "Select the next best set of the box"),
         _of_kind("n", "ask", "Select the best N devices of the box"),
-        _of_kind("J", "later", "The selected device later in the order"),
-        _of_kind("K", "earlier", "The selected device earlier in the order"),
+        _of_kind("J", "later", "Move the selected device later in the order"),
+        _of_kind("K", "earlier", "Move the selected device earlier in the order"),
         _of_kind("x", "clear", "Clear the selection"),
         shown("e", "perform('edit')", "command", about="Edit the command"),
         hidden("l", "perform('launcher')", "Change the launcher"),
     ]
 
-    def __init__(self, view: MainView, kinds: Sequence[Nodes]) -> None:
+    def __init__(self, view: MainView, kinds: Sequence[Nodes[Any]]) -> None:
         super().__init__(view)
         self.kinds = kinds
-        self._only_free = False
         self._awaited: int | None = None
         """How many nodes had not answered when the page was last drawn for that; None before."""
         self._rows: list[Row] = []
-        self._kind_of: dict[Hashable, Nodes] = {}
+        self._kind_of: dict[Hashable, Nodes[Any]] = {}
 
     def on_mount(self) -> None:
         # Textual calls the handler of each class: `Page` starts the page's timer.
@@ -104,7 +104,7 @@ class NodesScreen(ListPage):
     def item_keys(self) -> Sequence[Hashable]:
         nodes, self._kind_of = [], {}
         for kind in self.kinds:
-            found = kind.nodes(self._only_free)
+            found = kind.nodes()
             nodes += found
             for node in found:
                 self._kind_of |= dict.fromkeys((node.key, *(row.key for row in node.below)), kind)
@@ -119,20 +119,21 @@ class NodesScreen(ListPage):
             kind.key = self.key if kind is self._kind else None
 
     @property
-    def _kind(self) -> Nodes | None:
+    def _kind(self) -> Nodes[Any] | None:
         """The kind of the node at the cursor."""
         return self._kind_of.get(self.key) if self.key is not None else None
 
-    def lines(self, width: int, height: int) -> list[Line]:
-        jobs = self._kind.jobs(width)[: max(0, height // 2 - 1)] if self._kind else []
+    def listing(self, width: int) -> tuple[list[Line], list[int | None]]:
         places = count()
         items = [next(places) if row.key is not None else None for row in self._rows]
-        rows = [clip(row.line, width) for row in self._rows]
+        return [clip(row.line, width) for row in self._rows], items
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        jobs = self._kind.jobs(width)[: max(0, height // 2 - 1)] if self._kind else []
+        rows, items = self.listing(width)
         visible = self.window(rows, items, max(1, height - 1 - len(jobs)), above=1)
-        if not rows:
-            visible = [((" no node has free devices: f shows all", "dim"),)]
         free = [number for kind in self.kinds for number in kind.free]
-        head = headline(free, self._only_free, self.beyond, width)
+        head = headline(free, self.beyond, width)
         blank: list[Line] = [()] * max(0, height - 1 - len(visible) - len(jobs)) if jobs else []
         return [head, *visible, *blank, *jobs]
 
@@ -158,7 +159,7 @@ class NodesScreen(ListPage):
     def action_do(self, action: str, *given: object) -> None:
         """Do what the kind of the node at the cursor does."""
         if self._kind is not None:
-            self._kind.does[action](*given)
+            self._kind.do(action, *given)
             self.draw()
 
     def clicked(self, place: int) -> None:
@@ -167,10 +168,6 @@ class NodesScreen(ListPage):
             if self.check_action("do", (action,)):
                 self.action_do(action)
                 return
-
-    def action_only_free(self) -> None:
-        self._only_free = not self._only_free
-        self.draw()
 
     @property
     def _boxes(self) -> BoxNodes | None:

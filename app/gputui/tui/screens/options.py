@@ -9,19 +9,20 @@ from typing import Any
 from gputui.tui.main_view import MainView
 from gputui.tui.option_rows import Row
 from gputui.tui.screens.line_input import LineScreen
-from gputui.tui.screens.page import ListPage, cursor_bindings, shown
+from gputui.tui.screens.page import FILTER, ListPage, shown
 
 
 class OptionsPage(ListPage):
     """A subclass gives the rows, and the change that another value stands for; `apply` makes it."""
 
     BINDINGS = [
-        shown("escape,q", "dismiss", "back", "esc"),
-        *cursor_bindings("row"),
+        FILTER,
         shown("space,right,enter", "change", "change", "space", "Change the setting"),
         shown("e", "type", "type", about="Type the setting"),
         shown("x,delete,backspace", "default", "default", "x", "Back to the default"),
     ]
+
+    OF_ITEM = frozenset({"cursor", "change", "type", "default"})
 
     def __init__(self, view: MainView) -> None:
         super().__init__(view)
@@ -72,7 +73,7 @@ class OptionsPage(ListPage):
                 self.apply(typed(line))
             self.draw()
 
-        prompt = f"{row.label}: {row.about}   (⏎ accept, empty: default, esc cancel)"
+        prompt = f"{row.label}: {row.about}   (empty: default)"
         check = LineScreen(prompt, row.typed, check=lambda line: typed(line) and None)
         self.app.push_screen(check, answered)
 

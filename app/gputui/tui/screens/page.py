@@ -6,6 +6,7 @@ A page is a body above a footer: notes, a line for messages, the keys. A list pa
 from __future__ import annotations
 
 from abc import abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from gputui.inventory.light_dataclasses import dataclass
 from gputui.tui.actions import BY_ID, by_key, written
 from gputui.tui.main_view import MainView
 from gputui.tui.views.messages import message_line
-from gputui.tui.views.text import Line, Span, clip, width_of
+from gputui.tui.views.text import Line, hint_line
 from gputui.tui.widgets.lines import Lines
 
 _SHORT = 8
@@ -30,11 +31,15 @@ _LEAST_BODY = 3
 
 _HELP_KEYS = "question_mark,f1"
 
-_OF_CURSOR = ("cursor", "dismiss", "scroll", "page", "back", "leave")
-"""Actions of pages that nobody looks for by words."""
+_MOVE, _MOVE_FAR, _TO_AN_END = "Down, up", "A page down, a page up", "To the first, to the last"
+_OF_KEYS = ("cursor", "page", "back", "leave", "help")
+"""Actions of all pages: nobody looks for them by words."""
 
 _EVERYWHERE = ("palette", "help", "stop", "quit")
-"""The actions that every page performs; `q` and `?` are keys of a page's own."""
+"""The actions that every page performs. Each page binds `q` and `?` itself."""
+
+_NO = ("escape", "n")
+"""The keys that answer no to a question."""
 
 _END = 100_000
 """Items: more than any list has, so that the cursor goes to the end."""
@@ -53,14 +58,14 @@ def hidden(keys: str, action: str, description: str) -> Binding:
     return Binding(keys, action, description, show=False)
 
 
-def cursor_bindings(item: str) -> tuple[Binding, ...]:
-    """The keys of a cursor that moves through items of this name."""
-    return (
-        shown("down,j", "cursor(1)", item, "↑↓", f"Next {item}"),
-        hidden("up,k", "cursor(-1)", f"Previous {item}"),
-        hidden("home,g", f"cursor({-_END})", f"First {item}"),
-        hidden("end,G", f"cursor({_END})", f"Last {item}"),
-    )
+def worded(word: str, action: str, hint: str, about: str, key_line: bool = False) -> Binding:
+    """A binding without a key, found in the palette by its word: its letter means something else on other
+    pages. With `key_line` the last line names it."""
+    return Binding(f":{word}", action, hint, show=key_line, tooltip=about)
+
+
+FILTER = shown("slash", "filter", "filter", "/", "Show only what has these words; esc shows all again")
+"""The binding of a page that can be filtered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,8 @@ class PageKeys:
 
 
 class Entry(NamedTuple):
-    """An action in the palette: each of `names` finds it before all others; `also` are further words."""
+    """An action in the palette: each of `names` finds it before all others; `also` are further words.
+    `chosen`: nothing would change."""
 
     keys: str
     title: str
@@ -81,6 +87,7 @@ class Entry(NamedTuple):
     names: tuple[str, ...]
     also: str
     run: Callable[[], object]
+    chosen: bool = False
 
 
 def page_keys(bindings: Sequence[Binding]) -> tuple[tuple[str, str], ...]:
@@ -104,7 +111,19 @@ class Page(ModalScreen[None]):
     """Follows the main screen (`view`): is drawn every second, after every change of size, and by `draw`."""
 
     CSS_PATH = "page.tcss"
-    BINDINGS = [hidden(_HELP_KEYS, "help", "Help")]
+    BINDINGS = [
+        shown("escape", "back", "back", "esc", "Clear the filter, then go back"),
+        hidden("q", "leave", "Close this page"),
+        hidden(_HELP_KEYS, "help", "Help"),
+        hidden("down,j", "cursor(1)", _MOVE),
+        hidden("up,k", "cursor(-1)", _MOVE),
+        hidden("pagedown", "page(1)", _MOVE_FAR),
+        hidden("pageup", "page(-1)", _MOVE_FAR),
+        hidden("home,g", f"cursor({-_END})", _TO_AN_END),
+        hidden("end,G", f"cursor({_END})", _TO_AN_END),
+    ]
+    """These keys mean the same on every page. The bindings of a subclass are added, and come first."""
+    FILTER_PROMPT = "words of a row   (empty: all)"
     HERE: frozenset[str] = frozenset()
     """The actions of the main screen, apart from those that open a page, that are performed on this page."""
 
@@ -115,6 +134,10 @@ class Page(ModalScreen[None]):
         """The keys that answer the question with yes, and what is done then; None without a question."""
         self._pressed = False
         """Whether a key or the mouse has been pressed."""
+        self.filter = ""
+        """The words that are shown alone, "" for everything."""
+        self.step, self.top = 1, 0
+        """How far a page up or down goes, and the first line that is shown."""
 
     def compose(self) -> ComposeResult:
         yield Lines(id="page-body")
@@ -130,9 +153,10 @@ class Page(ModalScreen[None]):
         # This runs before the lookup of the key's binding.
         asked = self._asked
         self._press()
-        if asked is not None and event.key in asked[0]:
+        if asked is not None and event.key in (*asked[0], *_NO):
             event.stop()
-            asked[1]()
+            if event.key not in _NO:
+                asked[1]()
             self.draw()
             return
         action_id = self._main_keys().get(event.key)
@@ -163,14 +187,14 @@ class Page(ModalScreen[None]):
         """What this page does now, as entries of the palette."""
         does: dict[str, Binding] = {}
         for binding in self._own:
-            if self._does(binding) and not binding.action.startswith(_OF_CURSOR):
+            if self._does(binding) and not binding.action.startswith(_OF_KEYS):
                 does.setdefault(binding.tooltip or binding.description, binding)
         return [
             Entry(
                 binding.key_display or written(binding.key.split(",")[0]),
                 meaning[:1].upper() + meaning[1:],
                 "on this page",
-                (binding.description,),
+                (binding.description, binding.key.removeprefix(":")),
                 "",
                 partial(self.app.call_later, self.run_action, binding.action),
             )
@@ -179,7 +203,13 @@ class Page(ModalScreen[None]):
 
     @property
     def _own(self) -> list[Binding]:
-        return [binding for binding in self.BINDINGS if isinstance(binding, Binding)]
+        """The bindings of this page and of all pages, without those that a subclass replaces."""
+        found: list[Binding] = []
+        for kind in type(self).__mro__[: type(self).__mro__.index(Page) + 1]:
+            taken = {key for each in found for key in each.key.split(",")}
+            every = vars(kind).get("BINDINGS", ())
+            found = [*(each for each in every if not taken.issuperset(each.key.split(","))), *found]
+        return found
 
     def _main_keys(self) -> dict[str, str]:
         """The keys that mean the same here as on the main screen, with their actions: those of actions that
@@ -193,8 +223,41 @@ class Page(ModalScreen[None]):
         }
 
     def leave(self) -> None:
-        """Close this page: another one takes its place."""
+        """Close this page."""
         self.dismiss()
+
+    def action_leave(self) -> None:
+        self.leave()
+
+    def action_back(self) -> None:
+        """Show everything again, or close this page."""
+        if self.filter:
+            self.show_only("")
+        else:
+            self.leave()
+
+    def action_cursor(self, by: int) -> None:
+        """Scroll what `scrolled` shows."""
+        self.top = max(0, self.top + by)
+        self.draw()
+
+    def action_page(self, by: int) -> None:
+        self.action_cursor(by * self.step)
+
+    def action_filter(self) -> None:
+        from gputui.tui.screens.line_input import LineScreen
+
+        before = self.filter
+
+        def answered(words: str | None) -> None:
+            self.show_only(before if words is None else words)
+
+        self.app.push_screen(LineScreen(self.FILTER_PROMPT, before, typed=self.show_only), answered)
+
+    def show_only(self, words: str) -> None:
+        """Show only what has these words."""
+        self.filter = words.strip()
+        self.draw()
 
     def _press(self) -> None:
         """Note a key or a click: it answers a question."""
@@ -222,25 +285,28 @@ class Page(ModalScreen[None]):
     def lines(self, width: int, height: int) -> list[Line]:
         """The lines of the body."""
 
+    def scrolled(self, lines: list[Line], room: int) -> list[Line]:
+        """The lines that are shown in this room."""
+        self.step = max(1, room)
+        self.top = min(self.top, max(0, len(lines) - self.step))
+        return lines[self.top : self.top + self.step]
+
     def notes(self, width: int) -> list[Line]:
         """The lines of the footer above the message."""
         return []
 
     def _key_hints(self, width: int) -> Line:
-        """The keys that have an effect now, from BINDINGS: as many as fit, none cut; the help's always."""
+        """The keys that have an effect now, from BINDINGS: as many as fit, none cut. The help's stays
+        longest, then the way back."""
         hints = [
             (binding.key_display or binding.key, binding.description)
             for binding in self._own
             if binding.show and self._does(binding)
         ]
-        last = [("?", "help")] if self.check_action("help", ()) else []
-        while True:
-            spans: list[Span] = []
-            for key, hint in [*hints, *last]:
-                spans += [(f"{'  ' if spans else ' '}{key}", "key"), (f" {hint}", "dim")]
-            if width_of(tuple(spans)) <= width or not hints:
-                return clip(tuple(spans), width)
-            hints.pop()
+        more = any(binding.key[0] == ":" and self._does(binding) for binding in self._own)
+        last = [(":", "more")] if more else []
+        last += [("?", "help")] if self.check_action("help", ()) else []
+        return hint_line(hints, last, width)
 
     def _does(self, binding: Binding) -> bool:
         """Whether the action of a binding is possible now."""
@@ -258,34 +324,43 @@ class Page(ModalScreen[None]):
 
     # Messages and questions
 
-    def show_message(self, text: str) -> None:
-        """Show a message until the next key or click; the main screen keeps it with the others."""
-        self.view.show_message(text)
+    def show_message(self, text: str, passing: bool = False) -> None:
+        """Show a message until the next key or click; the main screen keeps it with the others, unless it is
+        `passing`."""
+        self.view.show_message(text, passing=passing)
         self.draw()
 
     def ask(self, action: str, question: str, then: Callable[[], object]) -> None:
-        """Ask before a dangerous action. The next key answers: Enter, or a key of the action, calls `then`;
-        any other key does what it always does."""
+        """Ask before a dangerous action. The next key answers: Enter, y, or a key of the action calls `then`;
+        Escape and n only end the question; any other key does what it always does."""
         own = [key for each in self._own if each.action == action for key in each.key.split(",")]
-        self._asked = ("enter", *own), then
-        self.show_message(f"{question}? ⏎ yes")
+        self._asked = ("enter", "y", *own), then
+        self.show_message(f"{question}? ⏎ yes  esc no", passing=True)
 
 
 class ListPage(Page):
     """A page with a list of items. The cursor stays with its item when the list changes, else in its place.
 
     A subclass defines the items in `item_keys`, and their lines in `head` and `listing`; a page with more
-    than a list overrides `lines` and calls `window`.
+    than a list overrides `lines` and calls `window`. A filter leaves the items whose lines have its words.
     """
+
+    OF_ITEM: frozenset[str] = frozenset({"cursor"})
+    """The actions of the item at the cursor, which an empty list does not have."""
 
     def __init__(self, view: MainView) -> None:
         super().__init__(view)
         self.cursor = 0
         self.key: Hashable | None = None
-        self.top = 0
         self.beyond = ""
-        """How many lines are above and below the lines of `window`, "▲ 3 ▼ 12"; "" for none."""
+        """The filter, and how many lines are above and below those of `window`: "▲ 3 ▼ 12"."""
+        self._listed: Sequence[int] = range(0)
+        """The places of the items that the filter leaves."""
         self._items: list[int | None] = []
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        # A filter that leaves no row can be changed.
+        return self.key is not None or action not in (*self.OF_ITEM, *([] if self.filter else ["filter"]))
 
     @abstractmethod
     def item_keys(self) -> Sequence[Hashable]:
@@ -309,9 +384,21 @@ class ListPage(Page):
         place = next((n for n, key in enumerate(keys) if key == self.key), self.cursor)
         self._set_cursor(place, keys)
 
+    def places_kept(self, count: int) -> Sequence[int]:
+        """The places of the items, of so many, that the filter leaves."""
+        words, texts = self.filter.lower().split(), dict[int, str]()
+        if not words:
+            return range(count)
+        for line, item in zip(*self.listing(self.size.width), strict=True):
+            if item is not None:
+                texts[item] = texts.get(item, "") + "".join(text for text, _ in line).lower()
+        return [item for item, text in texts.items() if all(word in text for word in words)]
+
     def _set_cursor(self, place: int, keys: Sequence[Hashable]) -> None:
-        self.cursor = min(max(0, place), max(0, len(keys) - 1))
-        self.key = keys[self.cursor] if keys else None
+        self._listed = self.places_kept(len(keys))
+        after = bisect_left(self._listed, place)
+        self.cursor = self._listed[min(after, len(self._listed) - 1)] if self._listed else 0
+        self.key = keys[self.cursor] if self._listed else None
 
     def go_to(self, place: int) -> None:
         """Move the cursor to a place, or to the nearer end."""
@@ -334,14 +421,35 @@ class ListPage(Page):
         items  for each line the place of its item, None for a line without an item
         above  how many lines of the body are above these
         """
+        if not isinstance(self._listed, range):
+            lines, items = self._those_kept(lines, items)
         own = [n for n, item in enumerate(items) if item == self.cursor]
         first, last = (own[0], own[-1]) if own else (0, 0)
         # The whole item is visible where it fits, and its first line always.
         self.top = window(window(self.top, last, room, len(lines)), first, room, len(lines))
+        self.step = max(1, room - 1)
         hidden = (("▲", self.top), ("▼", len(lines) - self.top - room))
-        self.beyond = " ".join(f"{mark} {count}" for mark, count in hidden if count > 0)
+        only = [f"with “{self.filter}”"] if self.filter else []
+        self.beyond = " ".join([*only, *(f"{mark} {count}" for mark, count in hidden if count > 0)])
         self.lay_out(items[self.top : self.top + room], above)
         return self.pointed(lines[self.top : self.top + room], above)
+
+    def _those_kept(
+        self, lines: Sequence[Line], items: Sequence[int | None]
+    ) -> tuple[Sequence[Line], Sequence[int | None]]:
+        """The lines of the items that the filter leaves, below the headings of their sections."""
+        kept: list[tuple[Line, int | None]] = []
+        heading: list[tuple[Line, int | None]] = []
+        before: int | None = None
+        for line, item in zip(lines, items, strict=True):
+            if item is None:
+                heading = [*(heading if before is None else ()), (line, None)]
+            elif item in self._listed:
+                kept, heading = [*kept, *heading, (line, item)], []
+            before = item
+        none: Line = ((f" nothing has “{self.filter}”: esc shows all", "dim"),)
+        kept = kept or [(none, None)]
+        return [line for line, _ in kept], [item for _, item in kept]
 
     def pointed(self, lines: Sequence[Line], above: int) -> list[Line]:
         """These lines of the body, `above` lines below its top, with the cursor's sign where it fits: a
@@ -356,7 +464,9 @@ class ListPage(Page):
 
     def action_cursor(self, by: int) -> None:
         self.follow()
-        self.go_to(self.cursor + by)
+        if self._listed:
+            place = bisect_left(self._listed, self.cursor) + by
+            self.go_to(self._listed[min(max(0, place), len(self._listed) - 1)])
 
     def on_click(self, event: events.Click) -> None:
         self.view.clear_message()

@@ -3,58 +3,85 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 
 from textual import events
 
+from gputui.allocating.settings import Settings
+from gputui.tui import setting_rows
 from gputui.tui.actions import ACTIONS, key_of
-from gputui.tui.controllers.pages import NO_NODES
 from gputui.tui.main_view import MainView
+from gputui.tui.option_rows import Row
 from gputui.tui.screens.page import Entry, ListPage, Page, hidden, shown
-from gputui.tui.views.help import row
+from gputui.tui.views.help import row as line_of
 from gputui.tui.views.text import Line, clip, title
 
 _WORDS = re.compile(r"[^\W_]+(?:[.-]\w+)*|[^\w\s]+")
 
-_LEFT_OUT = ("palette", "up", "down", "first", "last")
-"""Actions that nobody looks for by words."""
+_LISTED: dict[str, tuple[str, ...]] = {
+    "look": ("people", "timelines", "usage", "queue", "nodes"),
+    "launch": ("launch_page", "plan", "detach", "return", "export", "check"),
+    "more": ("ask", "cpu", "experiments", "messages", "settings"),
+}
+"""The actions that are listed before anything is typed. Others have a key, or are found by their words."""
+
+_LEFT_OUT = ("palette", "up", "down", "first", "last", "page_up", "page_down", "sort", "theme")
+"""Actions that nobody looks for by words, and those in whose place their choices are listed."""
 
 
 class PaletteScreen(ListPage):
-    """Typing filters the list. `page` is the page that it was opened on, None on the main screen."""
+    """Typing filters the list. `page` is the page that it was opened on, None on the main screen; `typed` is
+    what the user is taken to have typed."""
 
     BINDINGS = [
-        shown("escape", "back", "back", "esc"),
         shown("enter", "take", "do it", "⏎"),
         shown("down,tab", "cursor(1)", "choose", "↑↓", "Next"),
         hidden("up,shift+tab", "cursor(-1)", "Previous"),
-        hidden("pagedown", "cursor(10)", "Further down"),
-        hidden("pageup", "cursor(-10)", "Further up"),
         hidden("backspace", "erase(1)", "Erase a letter"),
         hidden("ctrl+u,ctrl+w", "erase(1000)", "Erase what is typed"),
     ]
 
-    def __init__(self, view: MainView, page: Page | None) -> None:
+    def __init__(self, view: MainView, page: Page | None, has_nodes: bool, typed: str) -> None:
         super().__init__(view)
-        self._typed = ""
         keymap = view.app_state.screen.keymap
         here = page.entries() if page else []
-        actions = [
-            Entry(
-                key_of(action.id, keymap) if action.keys or action.id in keymap else "",
+        actions = {
+            action.id: Entry(
+                key_of(action.id, keymap),
                 action.title,
-                action.about if action.id != "nodes" or view.app_state.has_nodes else NO_NODES,
-                (action.query, action.id.replace("_", " ")),
+                action.about,
+                (action.query, "slurm" if action.id == "nodes" else action.id.replace("_", " ")),
                 f"{action.also} {action.group}",
                 partial(view.choose, action.id),
             )
             for action in ACTIONS
             if action.id not in _LEFT_OUT
-        ]
-        self._entries = [*here, *actions]
-        # What has no key comes first: the keys are known or in the help.
-        self._unfiltered = [*here, *sorted(actions, key=lambda entry: bool(entry.keys))]
+        }
+        self._entries = [*here, *self._choices(), *actions.values()]
+        self._unfiltered = {"this page": here}
+        for group, ids in _LISTED.items():
+            self._unfiltered[group] = [actions[each] for each in ids if each != "nodes" or has_nodes]
+        self._type(typed)
+
+    def _choices(self) -> Iterator[Entry]:
+        """What the devices are sorted by, and the themes."""
+        for row in setting_rows.rows(self.view.app_state, Settings(), (), ()):
+            if row.kind == "choice" and not row.section:
+                for choice in row.choices:
+                    name, chosen = f"{row.label} {choice}", choice == row.value
+                    about, run = "now" if chosen else row.about, partial(self._set, row, choice)
+                    yield Entry(f":{row.id}", name, about, (row.id, name), "", run, chosen)
+
+    def _set(self, row: Row, choice: str) -> None:
+        app_state = self.view.app_state
+        self.view.save_setting(*setting_rows.changed(app_state, row, choice, ()), lambda saved: None)
+        saved = (
+            f"not saved: {app_state.label}"
+            if app_state.label and row.id == "sort"
+            else "saved in your settings"
+        )
+        self.view.show_message(f"{row.label} {choice}, {saved}", passing=True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return action != "help"
@@ -72,7 +99,12 @@ class PaletteScreen(ListPage):
         self._type(self._typed + " ".join(event.text.split()))
 
     def _type(self, words: str) -> None:
-        self._typed, self.cursor, self.key = words, 0, None
+        query = words.strip().lower()
+        every = [entry for entries in self._unfiltered.values() for entry in entries]
+        self._typed, self._found = words, matching(query, self._entries) if query else every
+        # Enter changes nothing until another choice is taken.
+        at = (n for n, entry in enumerate(self._found) if entry.chosen and query in entry.names)
+        self.cursor, self.key = next(at, 0), None
         self.draw()
 
     def action_erase(self, letters: int) -> None:
@@ -85,50 +117,48 @@ class PaletteScreen(ListPage):
         else:
             self.dismiss()
 
-    def _found(self) -> list[Entry]:
-        return found(self._typed, self._entries) if self._typed.strip() else self._unfiltered
-
     def item_keys(self) -> Sequence[Hashable]:
-        return [entry.title for entry in self._found()]
+        return [entry.title for entry in self._found]
 
     def head(self, width: int) -> Line:
-        return title("do anything", width, self.beyond)
+        return title("commands", width, self.beyond)
 
-    def listing(self, width: int) -> tuple[list[Line], range]:
-        lines = [clip(row(e.keys, e.title, e.about), width) for e in self._found()]
-        return (lines, range(len(lines))) if lines else ([(("  nothing matches", "dim"),)], range(1))
+    def listing(self, width: int) -> tuple[list[Line], list[int | None]]:
+        lines = [clip(line_of(entry.keys, entry.title, entry.about), width) for entry in self._found]
+        items: list[int | None] = [*range(len(lines))]
+        if not lines:
+            return [(("  nothing matches", "dim"),)], [0]
+        if not self._typed.strip():
+            at = len(lines)
+            for group, entries in reversed(self._unfiltered.items()):
+                at -= len(entries)
+                if entries:
+                    lines.insert(at, title(group, width))
+                    items.insert(at, None)
+        return lines, items
 
     def lines(self, width: int, height: int) -> list[Line]:
         visible = self.window(*self.listing(width), max(1, height - 2), above=2)
-        words = (
-            (self._typed, "strong") if self._typed else ("type a word of it: sort, docker, history", "dim")
-        )
+        words = (self._typed, "strong") if self._typed else ("type a word: sort, docker, history", "dim")
         return [self.head(width), ((" : ", "prompt"), words), *visible]
 
     def action_take(self) -> None:
         """Close the palette and do what the cursor is on."""
-        entries = self._found()
-        if entries:
+        if self._found:
             self.dismiss()
-            entries[self.cursor].run()
+            self._found[self.cursor].run()
 
     def clicked(self, place: int) -> None:
         self.go_to(place)
         self.action_take()
 
 
-def found(query: str, entries: Sequence[Entry]) -> list[Entry]:
-    """The entries with the words of a query, the best first; where none has them, by scattered letters."""
+def matching(query: str, entries: Sequence[Entry]) -> list[Entry]:
+    """The entries with the words of a query, the best first."""
     query = query.strip().lower()
     scored = [(2.0 if query in e.names else score(query, e.title, e.about, e.also), e) for e in entries]
     scored.sort(key=lambda each: -each[0])
-    by_words = [entry for score, entry in scored if score]
-    return by_words or [entry for entry in entries if _scattered(query, entry.title.lower())]
-
-
-def _scattered(letters: str, text: str) -> bool:
-    rest = iter(text)
-    return all(letter in rest for letter in letters if letter != " ")
+    return [entry for score, entry in scored if score]
 
 
 def score(query: str, title: str, about: str, others: str = "") -> float:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import counted, is_digits, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.compose import launcher_of
 from gputui.launching.launch_options import AUTO
@@ -25,12 +25,11 @@ from gputui.tui.plan_request import (
     PlanRequest,
     candidates_of,
     devices_for,
-    devices_of_row,
     fewest_for,
     plan_of,
 )
 from gputui.tui.screens.line_input import LineScreen
-from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
+from gputui.tui.screens.page import ListPage, hidden, shown, worded
 from gputui.tui.views import plan as view_of_plan
 from gputui.tui.views.text import Line
 
@@ -65,23 +64,24 @@ class PlanScreen(ListPage):
     """
 
     BINDINGS = [
-        shown("escape,q", "dismiss", "back", "esc"),
-        *cursor_bindings("strategy"),
         shown("enter", "use", "use", "⏎", "Write its files, and put it on the launch line"),
         shown("e", "model", "model", about="Name the model: a path, a hub id, a size"),
         shown("n", "count", "devices", about="Type the number of devices; auto: as many as it needs"),
-        shown("plus,equals_sign", "change('more')", "batch", "+-", "Twice the batch"),
+        # What the line above the strategies shows with its key is not named again in the last line.
+        hidden("plus,equals_sign", "change('more')", "Twice the batch"),
         hidden("minus", "change('less')", "Half the batch"),
         hidden("right", "step(1)", "One device more"),
-        hidden("left", "step(-1)", "One device less"),
-        shown("C", "change('checkpointing')", "checkpointing", about="Activation checkpointing"),
-        shown("f", "change('precision')", "precision", about="Next precision"),
-        shown("s", "type('sequence')", "sequence", about="Type the length of a sequence"),
-        shown("r", "change('rank')", "LoRA", about="Next rank of LoRA, or none"),
-        shown("o", "change('optimizer')", "optimizer", about="Next optimizer"),
-        shown("m", "type('batch')", "type a batch", about="Type the batch"),
-        shown("a", "type('accumulation')", "accumulation", about="Type the steps of accumulation"),
-        shown("x", "change('as_said')", "as the command says", about="Back to what the command says"),
+        hidden("left", "step(-1)", "One device fewer"),
+        worded("sequence", "type('sequence')", "sequence", "Type the length of a sequence"),
+        worded("precision", "change('precision')", "precision", "Next precision"),
+        worded("optimizer", "change('optimizer')", "optimizer", "Next optimizer"),
+        worded("checkpointing", "change('checkpointing')", "checkpointing", "Activation checkpointing"),
+        worded("lora", "change('rank')", "lora", "Next LoRA rank, or none"),
+        worded("batch", "type('batch')", "batch", "Type the batch"),
+        worded(
+            "accumulation", "type('accumulation')", "accumulation", "Type the steps of gradient accumulation"
+        ),
+        shown("x", "change('as_said')", "as in the command", about="Back to what the command says"),
     ]
 
     def __init__(self, view: MainView, controller: PlanController) -> None:
@@ -133,7 +133,10 @@ class PlanScreen(ListPage):
 
     def follow(self) -> None:
         if not self._moved:
-            self.cursor, self.key = 0, None
+            rows = self._plan.rows if self._plan else ()
+            # Enter starts it: where links are slow, a pipeline can stand above it.
+            first = next((place for place, row in enumerate(rows) if row.strategy.startable), 0)
+            self.cursor, self.key = first if rows and rows[first].fits else 0, None
         super().follow()
 
     def go_to(self, place: int) -> None:
@@ -153,7 +156,9 @@ class PlanScreen(ListPage):
         head = [view_of_plan.heading(request, width)]
         if isinstance(found, PlannedDevices) and height >= _SMALL:
             head.append(view_of_plan.where(self.view.app_state, made, found, width))
-        head += [*view_of_plan.settings(request, found, width), *view_of_plan.doubts(request, width)]
+        count = self.view.app_state.intent.count
+        head += view_of_plan.settings(request, found, width)
+        head += view_of_plan.doubts(request, found, count, width)
         row = self._row
         if made is None or row is None:
             busy = self._controller.reading
@@ -174,6 +179,8 @@ class PlanScreen(ListPage):
 
     def _start_of(self, row: Row) -> tuple[tuple[str, ...], str]:
         """The effect of Enter on a row, and notes beyond its files; or why Enter can do nothing."""
+        if row.serving is not None:
+            return ("selects its devices for the command",), ""
         try:
             made = self._prepared(row)
         except RecipeError as error:
@@ -229,7 +236,7 @@ class PlanScreen(ListPage):
             self.draw()
 
         example = "a folder, a config.json, a cached hub id, or a size: 8B"
-        self._ask("model   (⏎ accept, esc cancel)", self._request.name, error_in, answered, example)
+        self._ask("model", self._request.name, error_in, answered, example)
 
     def action_type(self, name: str) -> None:
         """Type a whole number: the batch, the sequence, the steps of accumulation."""
@@ -242,7 +249,7 @@ class PlanScreen(ListPage):
                 self._set(having(line))
 
         now = str(getattr(self._request.workload, name))
-        self._ask(f"{name}   (⏎ accept, esc cancel)", now, lambda line: having(line).workload, answered)
+        self._ask(name, now, lambda line: having(line).workload, answered)
 
     def action_count(self) -> None:
         """Type the number of devices, or request as many as the model needs."""
@@ -259,7 +266,7 @@ class PlanScreen(ListPage):
             elif line and line.strip():
                 self._set(replace(self._request, count=_whole(line)))
 
-        prompt = "how many devices?  4, or auto: as many as the model needs   (⏎ accept, esc cancel)"
+        prompt = "how many devices?  4, or auto: as many as the model needs"
         self._ask(prompt, str(self._number or ""), error_in, answered)
 
     def _ask(
@@ -288,6 +295,12 @@ class PlanScreen(ListPage):
         if not self.view.app_state.options.command:
             self.show_message("no command yet: press e on the main screen to type one")
             return
+        if row.serving is not None:
+            keys = tuple(device.key for device in found.devices[: row.strategy.devices])
+            self.view.set_app_state(self.view.app_state.with_devices(keys))
+            self.dismiss()
+            self.view.show_message(f"{row.name}: its devices are selected; {row.what}", lasting=True)
+            return
         try:
             made = self._prepared(row)
         except RecipeError as error:
@@ -305,7 +318,7 @@ class PlanScreen(ListPage):
         if row.fits is False and "fit" not in known:
             ask("fit", f"{row.name} does not fit: use it all the same")
         elif self.view.app_state.label and files and "demo" not in known:
-            ask("demo", f"not this machine's devices: write {files} here")
+            ask("demo", f"not this machine's GPUs: write {files} here")
         else:
             try:
                 write(made, overwrite="overwrite" in known)
@@ -323,7 +336,7 @@ class PlanScreen(ListPage):
             if folder and folder.strip():
                 self._write(self._prepared(row, folder.strip()), row, found, known)
 
-        prompt = f"{FOLDER}: {why}. Another folder for the files?   (⏎ accept, esc cancel)"
+        prompt = f"{FOLDER}: {why}. Another folder for the files?"
         elsewhere = ""
         with contextlib.suppress(NoHomeError):
             elsewhere = str(state_folder(self.view.app_state.environ) / "plans")
@@ -331,16 +344,15 @@ class PlanScreen(ListPage):
 
     def _start(self, made: Prepared, row: Row, found: PlannedDevices) -> None:
         """Put the plan and its devices on the launch line of the main screen."""
-        keys = tuple(device.key for device in devices_of_row(row, found))
+        keys = tuple(device.key for device in found.devices[: row.strategy.devices])
         self.view.set_app_state(self.view.app_state.with_plan(made.options, keys))
         for note in made.notes:
             self.view.show_message(note, "warn")
         files = _written(made.texts)
         done = f"{row.name}: {f'wrote {files}' if files else 'on the launch line'}"
-        number = len(made.notes)
-        if number:
-            notes = "1 note" if number == 1 else f"{number} notes"
-            done += f"; {key_of('messages', self.view.app_state.screen.keymap)} shows {notes} for the script"
+        if made.notes:
+            key = key_of("messages", self.view.app_state.screen.keymap)
+            done += f"; {key} shows {counted(len(made.notes), 'note')} for the script"
         self.dismiss()
         self.view.show_message(done, lasting=True)
 
@@ -376,6 +388,6 @@ def _written(paths: Iterable[Path]) -> str:
 def _whole(text: str) -> int:
     """The whole number of at most nine digits. Raises ValueError."""
     text = text.strip()
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise ValueError(f"{text!r} is not a whole number")
+    if not (is_digits(text) and len(text) < 10):
+        raise ValueError(f"{text!r} is not a whole number of at most nine digits")
     return int(text)

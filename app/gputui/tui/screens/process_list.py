@@ -11,9 +11,11 @@ from gputui.inventory.process import Process
 from gputui.system.signals import SignalError, send
 from gputui.tui.main_view import MainView
 from gputui.tui.process_rows import Row
-from gputui.tui.screens.page import ListPage
+from gputui.tui.screens.page import ListPage, shown
 from gputui.tui.views.processes import Listing
 from gputui.tui.views.text import Line
+
+END = shown("X", "signal", "end", about="End the process: SIGTERM, the next time SIGKILL; asks first")
 
 
 class ProcessListPage(ListPage):
@@ -21,6 +23,8 @@ class ProcessListPage(ListPage):
 
     A subclass defines the rows in `process_rows`.
     """
+
+    OF_ITEM = frozenset({"cursor", "signal", "sort", "user"})
 
     def __init__(self, view: MainView) -> None:
         super().__init__(view)
@@ -71,7 +75,7 @@ class ProcessListPage(ListPage):
         if self.view.app_state.label:
             self.show_message(self.view.app_state.not_of_this_machine("processes"))
         elif row is None or row.process is None:
-            self.show_message("no process to signal")
+            self.show_message("no process is at the cursor")
         else:
             again = (row.process.pid, row.process.started) in self._terminated
             number = signal.SIGKILL if again else signal.SIGTERM

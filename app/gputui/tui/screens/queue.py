@@ -10,7 +10,7 @@ from gputui.inventory.formatting import printable
 from gputui.inventory.waiter import Waiter
 from gputui.tui.background import in_background
 from gputui.tui.main_view import MainView
-from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
+from gputui.tui.screens.page import FILTER, ListPage, shown
 from gputui.tui.start_launch import leave_line
 from gputui.tui.views.queue import headline, listed
 from gputui.tui.views.text import Line
@@ -20,11 +20,8 @@ class QueueScreen(ListPage):
     """Shows the queue as it is in the main screen's readings."""
 
     BINDINGS = [
-        shown("escape,q", "dismiss", "back", "esc"),
-        *cursor_bindings("row"),
-        hidden("pagedown", "page(1)", "Page down"),
-        hidden("pageup", "page(-1)", "Page up"),
-        shown("S", "leave", "leave the queue"),
+        FILTER,
+        shown("S", "stop", "leave the queue"),
     ]
 
     def __init__(self, view: MainView, environ: Mapping[str, str]) -> None:
@@ -46,19 +43,15 @@ class QueueScreen(ListPage):
         return listed(self._found, self.view.app_state, width)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self._waiter is not None if action == "leave" else super().check_action(action, parameters)
-
-    def action_page(self, by: int) -> None:
-        """Move the cursor by as many rows as the page has lines."""
-        self.action_cursor(by * max(1, self.body.size.height - 1))
+        return self._waiter is not None if action == "stop" else super().check_action(action, parameters)
 
     @property
     def _waiter(self) -> Waiter | None:
         """The waiter under the cursor, as it was last painted; None on a device."""
         turns = self._found.turns
-        return turns[self.cursor].waiter if self.cursor < len(turns) else None
+        return turns[self.cursor].waiter if self.key is not None and self.cursor < len(turns) else None
 
-    def action_leave(self) -> None:
+    def action_stop(self) -> None:
         """Leave the queue once the user says yes: a waiter that returns starts again at the end."""
         waiter = self._waiter
         if waiter is None:
@@ -71,7 +64,7 @@ class QueueScreen(ListPage):
             self.show_message("not a job: it waits in one of your terminals; Ctrl-C there leaves the queue")
         else:
             what = f"take job {printable(waiter.job)} out of the queue (it will not start)"
-            self.ask("leave", what, partial(self._leave, waiter.job))
+            self.ask("stop", what, partial(self._leave, waiter.job))
 
     def _leave(self, job: str) -> None:
         self.show_message(f"taking job {printable(job)} out of the queue …")

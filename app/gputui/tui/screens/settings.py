@@ -24,7 +24,6 @@ class SettingsScreen(OptionsPage):
     """Opens at the first row whose id begins with `first`. Below the columns, a preview of the table."""
 
     BINDINGS = [
-        *OptionsPage.BINDINGS,
         shown("J,shift+down", "move(1)", "move right", "J"),
         shown("K,shift+up", "move(-1)", "move left", "K"),
     ]
@@ -44,7 +43,9 @@ class SettingsScreen(OptionsPage):
         self.top = max(0, self.listing(80)[1].index(self.cursor) - 1) if first else 0
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action != "move" or str(self.key).startswith(COLUMN)
+        if action == "move":
+            return str(self.key).startswith(COLUMN)
+        return super().check_action(action, parameters)
 
     def option_rows(self) -> tuple[Row, ...]:
         fitting = [column.id for column, _ in columns_of(self.view.app_state, self._table_width).shown]
@@ -69,7 +70,7 @@ class SettingsScreen(OptionsPage):
         if width >= WIDE:
             return ""
         if panel.place == "table":
-            return f"below {WIDE} columns only where lines are left over"
+            return f"below {WIDE} columns only if lines are left over"
         return "" if panel.narrow else f"needs a terminal of {WIDE} columns"
 
     # Painting

@@ -11,13 +11,13 @@ from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.timeline.store import METRICS, Metric
 from gputui.tui.controllers.timelines import TimelineController
+from gputui.tui.cycle import following
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import Page, hidden, shown
 from gputui.tui.views.table import filter_in_title
-from gputui.tui.views.text import Line, clip, title
+from gputui.tui.views.text import Line, clip, title, told_lines
 from gputui.tui.views.timelines import (
     USUAL_ZOOM,
-    ZOOMS,
     Frame,
     all_timelines,
     charted,
@@ -26,6 +26,7 @@ from gputui.tui.views.timelines import (
     read_out,
     why_no_charts,
     zoom_name,
+    zoomed,
 )
 
 _WHAT: tuple[Metric | None, ...] = (None, *METRICS)
@@ -36,17 +37,12 @@ class TimelinesScreen(Page):
     """All devices in one column, or one of them on the whole page."""
 
     BINDINGS = [
-        shown("escape", "back", "back", "esc", "Back to now, then to all devices, then close this page"),
-        hidden("q", "dismiss", "Close this page"),
         shown("plus,equals_sign", "zoom(-1)", "zoom", "+/-", "A shorter span"),
         hidden("minus", "zoom(1)", "A longer span"),
         shown("left", "moment(-1)", "moment", "←→", "One column earlier: read the values there"),
         hidden("right", "moment(1)", "One column later"),
         hidden("shift+left", "moment(-10)", "Ten columns earlier"),
         hidden("shift+right", "moment(10)", "Ten columns later"),
-        shown("end", "now", "now", about="Back to now"),
-        shown("down,j", "device(1)", "device", "↑↓", "Next device"),
-        hidden("up,k", "device(-1)", "Previous device"),
         shown("enter,a", "one", "one or all", "⏎", "One device, or all of them"),
         shown("tab", "metric", "metric", about="Utilization, memory, power, or all three"),
     ]
@@ -81,7 +77,7 @@ class TimelinesScreen(Page):
             subject = "all devices" if seen == every else f"{seen} of {every} devices"
         head = title(f"timelines: {subject}", width, *self._in_title())
         why = why_no_charts(app_state, device, self._metric)
-        return [head, *(drawn or [clip(((f"  {why}", "dim"),), width)])]
+        return [head, *(drawn or told_lines(why, "dim", width))]
 
     def _in_title(self) -> list[str]:
         """The selected moment, the metrics, the filter and the span, the most informative first."""
@@ -94,7 +90,7 @@ class TimelinesScreen(Page):
         ]
 
     def _all(self, width: int, room: int) -> list[Line]:
-        """As many devices as fit, the device of the cursor among them."""
+        """The charts of as many devices as fit, including the device of the cursor."""
         app_state = self.view.app_state
         keys = [device.key for device in charted(app_state, self._metric)]
         place = keys.index(app_state.cursor) if app_state.cursor in keys else 0
@@ -131,7 +127,8 @@ class TimelinesScreen(Page):
         device, frame = app_state.current, self._frame
         if self._pointed is not None:
             device = app_state.box.by_key.get(self._pointed, device)
-        text, style = "← → or the mouse: read the values at a moment", "dim"
+        # Without charts there is nothing to read.
+        text, style = "← → or the mouse reads the values at a moment" if frame else "", "dim"
         if device is not None and frame is not None and self._moment is not None:
             text, style = read_out(app_state, device, frame, self._moment), "strong"
         elif self._timelines.not_kept:
@@ -141,11 +138,10 @@ class TimelinesScreen(Page):
     # Key and mouse actions
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self._moment is not None if action == "now" else super().check_action(action, parameters)
+        return action != "moment" or self._frame is not None
 
     def action_zoom(self, by: int) -> None:
-        place = min(max(0, ZOOMS.index(self._zoom) + by), len(ZOOMS) - 1)
-        self._zoom = ZOOMS[place]
+        self._zoom = zoomed(self._zoom, by)
         self.draw()
 
     def action_moment(self, by: int) -> None:
@@ -159,18 +155,14 @@ class TimelinesScreen(Page):
     def action_back(self) -> None:
         """Close one thing: the selected moment, then the single device, then the page."""
         if self._moment is not None:
-            self._pointed = None
-            self.action_now()
+            self._pointed = self._moment = None
+            self.draw()
         elif self._one:
             self.action_one()
         else:
-            self.dismiss()
+            super().action_back()
 
-    def action_now(self) -> None:
-        self._moment = None
-        self.draw()
-
-    def action_device(self, by: int) -> None:
+    def action_cursor(self, by: int) -> None:
         """Go to the next device with charts; the main screen's cursor goes with it."""
         self._pointed = None
         app_state = self.view.app_state
@@ -186,7 +178,7 @@ class TimelinesScreen(Page):
         self.draw()
 
     def action_metric(self) -> None:
-        self._metric = _WHAT[(_WHAT.index(self._metric) + 1) % len(_WHAT)]
+        self._metric = following(_WHAT, self._metric)
         self.draw()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:

@@ -19,10 +19,11 @@ from gputui.inventory.link import direct_links
 from gputui.tui.actions import ACTIONS, BY_ID
 from gputui.tui.app_state import AppState
 from gputui.tui.main_view import MainView
-from gputui.tui.screens.page import ListPage, cursor_bindings, hidden, shown
+from gputui.tui.screens.page import ListPage, hidden, shown
 from gputui.tui.views.matrix import Layout, heading_height, legend, matrix, matrix_rows, near
-from gputui.tui.views.selection import at_least, runs
-from gputui.tui.views.text import Line, clip, title
+from gputui.tui.views.selection import at_least, nothing_selected, runs
+from gputui.tui.views.table import why_no_rows
+from gputui.tui.views.text import Line, clip, title, told_lines
 from gputui.tui.views.topology_tree import tree_lines
 
 _NO_PLACE = ("down", "up", "first", "last", "sort", "filter")
@@ -45,19 +46,18 @@ class TopologyScreen(ListPage):
     """The cursor is the main screen's; the matrix has its own column cursor in addition."""
 
     BINDINGS = [
-        shown("escape,q", "dismiss", "back", "esc"),
-        shown("tab", "show_tree", "tree", about="Show what hangs where"),
+        shown("tab", "show_tree", "tree", about="Show the tree of NUMA nodes, switches and GPUs"),
         shown("tab", "show_matrix", "matrix", about="Show the matrix again"),
         _main_binding("select"),
         _main_binding("later", "J/K"),
         _main_binding("best"),
         shown("right", "column(1)", "pair", "←→", "Next column: the pair is described below"),
         hidden("left", "column(-1)", "Previous column"),
-        *(replace(binding, show=False) for binding in cursor_bindings("device")),
         *map(_main_binding, _KEYS),
         *(hidden(str(n), f"number({n})", "Select the GPU of that number") for n in range(10)),
     ]
 
+    OF_ITEM = frozenset({"cursor", "column", "number", "perform", "show_matrix", "show_tree"})
     HERE = frozenset(a.id for a in ACTIONS if not a.page and a.id not in _NO_PLACE)
 
     def __init__(self, view: MainView) -> None:
@@ -65,11 +65,14 @@ class TopologyScreen(ListPage):
         self._as_tree = False
         self._column = 0
         self._left = 0
+        self._matrix_lines = 0
+        """The lines of the matrix with the meaning of its signs."""
         self._past = 0
         """How many lines the cursor has moved down beyond the last device of the tree."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action not in (("show_tree", "column") if self._as_tree else ("show_matrix",))
+        other = ("show_tree", "column") if self._as_tree else ("show_matrix",)
+        return action not in other and super().check_action(action, parameters)
 
     # Painting
 
@@ -95,14 +98,13 @@ class TopologyScreen(ListPage):
     def _matrix(self, app_state: AppState, width: int, height: int) -> list[Line]:
         rows = matrix_rows(app_state)
         if not app_state.box.links:
-            head = title("topology", width, "tab: tree")
-            return [head, (("  no reading of the links yet" if rows else "  no devices", "dim"),)]
+            return [title("topology", width), *self._nothing(width)]
         self._column = min(self._column, len(rows) - 1)
         layout = Layout.of(app_state, width, self._left, self._column)
         self._left = layout.left
         above = 1 + heading_height(layout)
         if height <= above:
-            return [clip(((" too small: 60×15 or more", "warn"),), width)]
+            return [clip(((" too small: needs 60×15", "warn"),), width)]
         room = max(1, height - above)
         drawn = matrix(app_state, layout, 0, len(rows), self._column)
         heading, drawn = drawn[: above - 1], drawn[above - 1 :]
@@ -112,16 +114,27 @@ class TopologyScreen(ListPage):
             for name, first, many in (("rows", self.top, room), ("columns", layout.left, layout.columns))
             if many < len(rows)
         ]
-        head = title("topology", width, *parts, "tab: tree")
-        facts = [clip((("  " + text, "dim"),), width) for text in near(app_state)]
-        beneath: list[Line] = [((" ", ""),), *facts]
-        return [head, *heading, *visible, *beneath[: room - len(visible)]]
+        left = room - len(visible)
+        # The meaning of the signs is below them, and the tree too where there is room for all of it.
+        beneath = [(), *legend(app_state.box.links, width)]
+        self._matrix_lines = above + len(rows) + len(beneath)
+        if left < len(beneath):
+            return [title("topology", width, *parts), *heading, *visible]
+        tree = [(), *tree_lines(app_state, width)[0]]
+        facts = [(), *told_lines("; ".join(near(app_state)), "dim", width)]
+        below = [*beneath, *(tree if left >= len(beneath) + len(tree) else facts)]
+        return [title("topology", width, *parts), *heading, *visible, *below[:left]]
+
+    def _nothing(self, width: int) -> list[Line]:
+        app_state = self.view.app_state
+        why = "no reading of the links yet" if app_state.box.devices else why_no_rows(app_state)
+        return told_lines(why, "dim", width)
 
     def _tree(self, app_state: AppState, width: int, height: int) -> list[Line]:
         drawn, keys = tree_lines(app_state, width)
-        head = title("topology", width, "tab: matrix")
+        head = title("topology", width)
         if not drawn:
-            return [head, (("  no reading of the links yet", "dim"),)]
+            return [head, *self._nothing(width)]
         place = next((i for i, key in enumerate(keys) if key == app_state.cursor), 0)
         room = max(1, height - 1)
         # The branch above the first device is worth showing too.
@@ -144,10 +157,12 @@ class TopologyScreen(ListPage):
         if self.size.height < _NOTES_FROM:
             return notes[1:] if self.size.height >= _NOTE_FROM else []
         if not self._as_tree:
-            links = app_state.box.links
-            notes = [clip(self._pair(app_state), width), *notes, clip(legend(links, width), width)]
+            notes.insert(0, clip(self._pair(app_state), width))
         if app_state.order_warning:
             notes.append(clip(((f" ! {app_state.order_warning}", "warn"),), width))
+        # (The height of the body still changes when these notes are shown.)
+        if not self._as_tree and self._matrix_lines + len(notes) + 2 > self.size.height:
+            notes += legend(app_state.box.links, width)[:1]
         return notes
 
     def _pair(self, app_state: AppState) -> Line:
@@ -165,7 +180,7 @@ class TopologyScreen(ListPage):
     def _selected(self, app_state: AppState) -> Line:
         snapshot, selected = app_state.box, app_state.selected
         if not selected:
-            return ((" nothing: space or 0-9 selects, b selects the best free one", "dim"),)
+            return ((f" {nothing_selected(app_state)}", "dim"),)
         text = f" {app_state.vendor.device(0)}{f'…{len(selected) - 1}' if len(selected) > 1 else ''} = GPU "
         text += runs(app_state, selected)
         if len(selected) > 1:
@@ -230,7 +245,7 @@ def _link_facts(app_state: AppState, one: Device, other: Device) -> str:
     if found is not None:
         parts.append(f"{found:.1f} GB/s measured")
     if carries is not None:
-        parts.append(f"{carries:g} GB/s modelled")
+        parts.append(f"about {carries:.0f} GB/s")
     if direct_links(link) and pcie:
         parts.append(f"{pcie} by PCIe")
     if access is not None:

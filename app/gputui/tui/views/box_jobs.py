@@ -61,20 +61,20 @@ def _facts(box: BoxJobs) -> tuple[str, str] | None:
         return "asking …", "dim"
     said = [] if box.jobs else ["no jobs"]
     said += [f"{box.more} more: gputui jobs --hosts {box.alias}"] if box.more else []
-    said += [f"{box.unreadable} cannot be read there: gputui jobs"] if box.unreadable else []
+    said += [f"{box.unreadable} cannot be read: gputui jobs says why there"] if box.unreadable else []
     return (", ".join(said), "dim") if said else None
 
 
 def _not_asked(box: BoxJobs) -> str:
     """The words for a failed query, with the time of the jobs that are still shown."""
     if box.since is None or not box.jobs:
-        return "cannot be asked"
-    return f"cannot be asked, jobs as of {strftime('%H:%M:%S', localtime(box.since))}"
+        return "cannot be queried"
+    return f"cannot be queried, jobs as of {strftime('%H:%M:%S', localtime(box.since))}"
 
 
 def box_lines(box: BoxJobs, width: int) -> list[Line]:
     """The full reason why a box cannot be queried; no lines if it can."""
     if box.error is None:
         return []
-    words = f"{box.alias} {_not_asked(box)}: {box.error}. r asks again now"
+    words = f"{box.alias} {_not_asked(box)}: {box.error}. :refresh asks again now"
     return told_lines(printable(words), "warn", width)

@@ -96,7 +96,7 @@ def half_line(tall: int) -> int | None:
 
 @cache
 def _steps(line: int, tall: int) -> tuple[str, ...]:
-    """By level, in eighths of a line: a column's part in the line `line`, counted from below."""
+    """The part of a column in the line `line`, counted from below, for each level in eighths of a line."""
     return tuple(_STEPS[min(8, max(0, level - line * 8))] for level in range(tall * 8 + 1))
 
 

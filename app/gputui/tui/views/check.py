@@ -28,20 +28,19 @@ def report_lines(report: Report, width: int) -> Iterator[Line]:
 def _device_lines(report: Report, number: int, each: Comparison) -> Iterator[Line]:
     sign, style = ("✓", "free") if each.state == "equal" else ("✕", "lost")
     device, seen = each.chosen, each.seen
-    selected = "none" if device is None else f"GPU {report.snapshot.label(device)}"
     facts = ""
     if seen is not None:
         bus = short_bus_id(seen.bus) if seen.bus else "-"
         memory = size(seen.memory) if seen.memory else "-"
         facts = f"{bus:<9} {fit(short_name(seen.name or '-'), 18)} {memory:>7}  "
-    words = each.state if each.state == "equal" else f"{each.state}: {each.why}"
     head: Line = (
         (f" {sign} ", style),
         (f"{report.vendor.device(number):<8}", "strong"),
-        (f"{fit(selected, 8)} ", ""),
+        (f"{fit(each.selected_in(report.snapshot), 8)} ", ""),
         (printable(facts), ""),
     )
-    yield (*head, (printable(words), style if each.state != "equal" else ""))
+    # The sign says that it is equal, as the conclusion does.
+    yield (*head, ("" if each.state == "equal" else printable(each.verdict), style))
     uuid = (seen.uuid if seen else None) or (device.uuid if device else None)
     if uuid:
         yield ((f"           {printable(uuid)}{'' if seen else ', as selected'}", "dim"),)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputui.inventory.device import Device
@@ -199,8 +199,8 @@ def _details(
 
 
 def _utilization_bars(box: Box) -> Sizes:
-    # The driver reports no utilization of MIG instances: watts and limits are more informative than a bar for
-    # the other devices.
+    # Before Hopper, drivers report no utilization of MIG instances: watts and limits are more informative
+    # than a bar for the other devices.
     return (5, 8), (11, STATE + bool(box.profile)), (15, 30), (19, 34), (25, 38), (35, 44)
 
 
@@ -282,7 +282,7 @@ COLUMNS: tuple[Column, ...] = (
         "command",
         "COMMAND",
         "the command of the process with the most memory",
-        lambda box: ((24, 36), (40, 46), (60, 46)),
+        lambda box: ((24, 36), (40, 36), (60, 36), (90, 44)),
         7,
         _command,
         needs=Want.PROCESSES | Want.OWNERS,
@@ -416,9 +416,15 @@ class Columns:
                 default=0,
             ),
         )
-        label, gap = max([2, *labels]), 2 if width >= 100 else 1
+        return cls._fitting(max([2, *labels]), tree, box, app_state.screen.columns, width, state)
+
+    @classmethod
+    @lru_cache(maxsize=4)
+    def _fitting(
+        cls, label: int, tree: bool, box: Box, chosen: tuple[str, ...] | None, width: int, state: int
+    ) -> Columns:
+        gap = 2 if width >= 100 else 1
         left = width - BEFORE - label - 2
-        chosen = app_state.screen.columns
         wanted = [BY_ID[name] for name in dict.fromkeys(USUAL if chosen is None else chosen) if name in BY_ID]
         widths: dict[str, int] = {}
         for cells, column, spare in _wishes(wanted, box, chosen is not None, state):

@@ -10,6 +10,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.device_facts import Fact, Group, fact_groups, facts_elsewhere
 from gputui.inventory.formatting import UNKNOWN, duration, printable, short_bus_id
 from gputui.inventory.job import Job
+from gputui.inventory.text_table import packed
 from gputui.tui.app_state import AppState
 from gputui.tui.views.table import state_of
 from gputui.tui.views.text import Line, bar, clip, fit, title, width_of, wrap
@@ -52,7 +53,7 @@ def facts_of_device(app_state: AppState) -> object:
     device, snapshot = app_state.current, app_state.snapshot
     if device is None or snapshot is None:
         return None
-    return device.key, _state(app_state, device), _panel_groups(app_state, device), _notes(app_state, device)
+    return device.key, _state(app_state, device), app_state.once(_panel_groups), _notes(app_state, device)
 
 
 def device_panel(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -62,23 +63,20 @@ def device_panel(app_state: AppState, width: int, height: int) -> list[Line]:
         return [title("device", width), clip(((" no GPU at the cursor", "dim"),), width)][:height]
     lines = [title(f"GPU {snapshot.label(device)}", width, printable(device.name or "unknown model") + "  →")]
     lines += _state_lines(app_state, device, width)
-    every = _panel_groups(app_state, device)
-    count = min(_count(width), len(every))
-    for shown in range(len(every), 0, -1):
-        facts = _in_columns(every[:shown], width, min(count, shown))
-        if len(lines) + len(facts) <= height or shown == 1:
-            return [*lines, *facts][:height]
-    return lines[:height]
+    every = app_state.once(_panel_groups)
+    facts = _in_columns(every, width, min(_count(width), len(every)), height - len(lines)) if every else []
+    return [*lines, *facts][:height]
 
 
 def _groups(app_state: AppState, device: Device) -> tuple[Group, ...]:
     assert app_state.snapshot is not None
-    return fact_groups(device, app_state.snapshot.time, vendor_named(device.vendor).fact_names(device))
+    snapshot, names = app_state.snapshot, vendor_named(device.vendor).fact_names(device)
+    return fact_groups(snapshot.with_memory(device), snapshot.time, names)
 
 
-def _panel_groups(app_state: AppState, device: Device) -> tuple[Group, ...]:
-    assert app_state.snapshot is not None
-    every = _groups(app_state, device)
+def _panel_groups(app_state: AppState) -> tuple[Group, ...]:
+    assert app_state.current is not None
+    every = _groups(app_state, app_state.current)
     return tuple(sorted(every, key=lambda group: _FIRST.index(group.name)))
 
 
@@ -120,7 +118,7 @@ def _head(app_state: AppState, device: Device, width: int) -> list[Line]:
     place = f"{snapshot.position[device.key] + 1} of {len(snapshot.devices)}"
     name = f"GPU {snapshot.label(device)}  {printable(device.name or 'unknown model')}"
     lines = [title(name, width, place)]
-    lines += [((f" {piece}", "dim"),) for piece in _packed(_identity(device), width - 2)]
+    lines += [((f" {piece}", "dim"),) for piece in packed(_identity(device), width - 2)]
     return lines + _state_lines(app_state, device, width)
 
 
@@ -165,17 +163,6 @@ def _notes(app_state: AppState, device: Device) -> list[str]:
     return list(map(printable, notes))
 
 
-def _packed(facts: list[str], width: int) -> list[str]:
-    """The facts one after another, with a line break before a fact that does not fit."""
-    lines: list[str] = []
-    for fact in facts:
-        if lines and len(lines[-1]) + 3 + len(fact) <= width:
-            lines[-1] += f"   {fact}"
-        else:
-            lines.append(fit(fact, min(width, len(fact))))
-    return lines
-
-
 # The facts
 
 
@@ -187,13 +174,24 @@ def _columns(app_state: AppState, device: Device, width: int) -> list[Line]:
 
 def _count(width: int) -> int:
     """The number of columns of facts."""
-    return 1 if width < 76 else 2 if width < 120 else 3
+    return 1 if width < 74 else 2 if width < 120 else 3
 
 
-def _in_columns(every: Sequence[Group], width: int, count: int) -> list[Line]:
+def _in_columns(every: Sequence[Group], width: int, count: int, room: int | None = None) -> list[Line]:
+    """The groups in columns; only as many of the first ones as fit into `room` lines, but at least one."""
     each = (width - 2) // count - 1
-    groups = [_group(group, each) for group in every]
+    groups: list[list[Line]] = []
+    for group in every:
+        groups.append(_group(group, each))
+        if room is not None and len(groups) > count and sum(map(len, groups)) > room * count:
+            # The later groups have no room in any case.
+            break
     columns = _balanced(groups, count)
+    while room is not None and max(map(len, columns)) > room and len(groups) > 1:
+        if len(groups) == count:
+            return _in_columns(every[: count - 1], width, count - 1, room)
+        groups.pop()
+        columns = _balanced(groups, count)
     blank: Line = ()
     lines: list[Line] = []
     for cells in zip_longest(*columns, fillvalue=blank):

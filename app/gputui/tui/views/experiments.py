@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputui.inventory.columns import Column
+from gputui.jobs.columns import SIGNS
 from gputui.jobs.experiments import table as text
 from gputui.jobs.experiments.record import Experiment, summaries
 from gputui.jobs.experiments.table import bars, by_what, experiment_columns, figures, table
 from gputui.tui.views.text import Line, clip, table_lines, title, wrap
 
-_SIGNS: dict[str, tuple[str, str]] = {
-    "running": ("▶", "free"),
-    "done": ("✓", "dim"),
-    "stopped": ("■", "warn"),
-}
-_NONE = " no experiments: v on the jobs page, gputui compare or gputui each makes one"
+NONE = "no experiments: v on the page of jobs, gputui compare or gputui each makes one"
 
 
 def headline(found: Sequence[Experiment], unreadable: int, width: int) -> Line:
@@ -28,10 +24,8 @@ def headline(found: Sequence[Experiment], unreadable: int, width: int) -> Line:
 
 def listed(found: Sequence[Experiment], width: int, now: float) -> list[Line]:
     """The headings, and one line per experiment. `now` is seconds since the epoch."""
-    if not found:
-        return [clip(((_NONE, "dim"),), width)]
     signed = Column[Experiment](
-        "  ID", lambda each: f"{_SIGNS[each.state][0]} {each.id}", lambda each: _SIGNS[each.state][1]
+        "  ID", lambda each: f"{SIGNS[each.state][0]} {each.id}", lambda each: SIGNS[each.state][1]
     )
     columns = [signed, *experiment_columns(now)[1:]]
     return [clip(line, width) for line in table_lines(columns, found, heading=True)]
@@ -54,7 +48,7 @@ def details(experiment: Experiment, figure: int, width: int, room: int) -> list[
     for place in range(start, start + len(known)):
         number = place % len(known)
         each = known[number]
-        block = [title(each.title, width, f"{number + 1} of {len(known)}: tab")]
+        block = [title(each.title, width, f"{number + 1} of {len(known)}")]
         block += [clip(((line, ""),), width) for line in bars(experiment, each, width)]
         if place > start and len(lines) + len(block) > room:
             break

@@ -12,7 +12,7 @@ from gputui.tui.views.keys import keys
 from gputui.tui.views.launch import launch
 from gputui.tui.views.selection import selection_lines
 from gputui.tui.views.table import table
-from gputui.tui.views.text import Line, clip
+from gputui.tui.views.text import Line, Span, clip
 
 _LOOKS = {"brand": "\x1b[7;1m", "strong": "\x1b[1m", "key": "\x1b[1m", "slot": "\x1b[1m", "title": "\x1b[1m"}
 
@@ -30,12 +30,10 @@ def frame(app_state: AppState, width: int, height: int) -> str:
     lines: list[Line] = [header(app_state, width, None, time.time())] * layout.header
     lines += table(app_state, width, layout.table).lines
     lines += [blank] * (height - len(lines) - len(below)) + below
-    return "\r\n".join(
-        "".join(
-            f"{look}{printable(text)}\x1b[0m"
-            if (look := _LOOKS.get(style.removesuffix("-on")))
-            else printable(text)
-            for text, style in clip(line, width)
-        )
-        for line in lines[:height]
-    )
+    return "\r\n".join("".join(map(_styled, clip(line, width))) for line in lines[:height])
+
+
+def _styled(span: Span) -> str:
+    text, style = span
+    look = _LOOKS.get(style.removesuffix("-on"))
+    return f"{look}{printable(text)}\x1b[0m" if look else printable(text)

@@ -7,7 +7,10 @@ import time
 from gputui.inventory.formatting import UNKNOWN, duration, printable
 from gputui.inventory.snapshot import HostLoad
 from gputui.tui.app_state import AppState
-from gputui.tui.views.text import Line, Span, clip, width_of
+from gputui.tui.views.text import Line, Span, cells_of, clip, width_of
+
+_SHARE, _AVERAGE = 10, 14
+"""Cells of the machine's CPU and RAM, and of its load average, each with the blanks after it."""
 
 
 def header(app_state: AppState, width: int, age: float | None, clock: float) -> Line:
@@ -25,22 +28,25 @@ def header(app_state: AppState, width: int, age: float | None, clock: float) -> 
         right.insert(0, (f"{printable(app_state.label)}  ", "warn"))
     if age is not None:
         right.insert(0, (f"stale {duration(age)}  ", "warn"))
+    before, after = width_of(tuple(left)), width_of(tuple(right))
     if snapshot is not None:
         for text in _load(snapshot.host.load):
             # The label of a demo is not left out for the load: both together would be too long.
-            room = min(width - width_of(tuple(left)) - 1, width // 2)
-            if width_of(tuple(right)) + len(text) <= room:
+            if after + len(text) <= min(width - before - 1, width // 2):
                 right.insert(len(right) - 1, (text, "dim"))
+                after += len(text)
         for name, value in (("driver", snapshot.host.driver), ("CUDA", snapshot.host.cuda)):
             if value is None and name == "CUDA":
                 # Other vendors have no CUDA.
                 continue
-            part = (f"  {name} {printable(value or UNKNOWN)}", "dim")
-            if width_of((*left, part, *right)) + 1 < width:
-                left.append(part)
-    if width_of(tuple(right)) > width // 2 and age is None:
+            part = f"  {name} {printable(value or UNKNOWN)}"
+            if before + cells_of(part) + after + 1 < width:
+                left.append((part, "dim"))
+                before += cells_of(part)
+    if after > width // 2 and age is None:
         right = right[-1:]
-    room = width - width_of(tuple(right))
+        after = cells_of(right[0][0])
+    room = width - after
     if room < 8:
         return clip(tuple(left), width)
     cut = clip(tuple(left), room - 1)
@@ -48,14 +54,16 @@ def header(app_state: AppState, width: int, age: float | None, clock: float) -> 
 
 
 def _load(load: HostLoad | None) -> list[str]:
-    """The machine's CPU, RAM and load average, the most informative first; unknown values are left out."""
-    if load is None:
-        return []
-    parts = []
-    if load.cpu is not None:
-        parts.append(f"cpu {load.cpu:.0f}%  ")
-    if load.memory_used is not None and load.memory_total:
-        parts.append(f"ram {100 * load.memory_used / load.memory_total:.0f}%  ")
-    if load.load is not None:
-        parts.append(f"load {load.load:.1f}{f'/{load.cpus}' if load.cpus else ''}  ")
-    return parts
+    """The machine's CPU, RAM and load average, the most informative first.
+
+    Each has a place of its own, which is blank while the value is unknown: when a value comes or gets more
+    digits, the rest of the line stays.
+    """
+    cpu = ram = average = ""
+    if load is not None and load.cpu is not None:
+        cpu = f"cpu {load.cpu:2.0f}%"
+    if load is not None and load.memory_used is not None and load.memory_total:
+        ram = f"ram {100 * load.memory_used / load.memory_total:2.0f}%"
+    if load is not None and load.load is not None:
+        average = f"load {load.load:.1f}{f'/{load.cpus}' if load.cpus else ''}"
+    return [f"{cpu:<{_SHARE}}", f"{ram:<{_SHARE}}", f"{average:<{_AVERAGE}}"]

@@ -6,34 +6,27 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
-from gputui.choosing.verdict import GLYPHS, State
-from gputui.tui.actions import BY_ID, START, Action, in_groups, key_of, written
+from gputui.choosing.verdict import GLYPHS, Shown
+from gputui.inventory.link import PCIE_WORDS
+from gputui.tui.actions import BY_ID, DOZEN, Action, in_groups, key_of, written
 from gputui.tui.views.columns import SHARED, SHARED_SHORT
 from gputui.tui.views.matrix import SIGNS
-from gputui.tui.views.table import IDLE, OWN_JOB
+from gputui.tui.views.table import OWN_JOB
 from gputui.tui.views.text import Line, Span, clip, fit, padded, title, width_of, wrap
 
-MEANINGS: dict[State, str] = {
+MEANINGS: dict[Shown, str] = {
     "free": "nobody uses it",
     "busy": "in use; the row says by whom",
+    "idle": "somebody has it and does not use it",
     "held": "memory in use, no visible process",
-    "claimed": "reserved by a job (a lease)",
+    "claimed": "a job has it, but does not use it yet",
     "cooling": "free, but not for long enough yet",
     "unknown": "unreadable",
-    "lost": "off the bus, or needs a reset",
+    "lost": "the driver no longer sees it, or it needs a reset",
 }
 
-LINKS: tuple[tuple[str, str], ...] = (
-    ("NV", "NVLinks and their number"),
-    ("PIX", "PIX: one PCIe switch"),
-    ("PXB", "PXB: several switches"),
-    ("PHB", "PHB: a host bridge"),
-    ("NODE", "NODE: one NUMA node"),
-    ("SYS", "SYS: across CPUs"),
-)
-
 _TWO_COLUMNS = 150
-_KEYS = 14
+_KEYS = 15
 """Cells for the keys of an action."""
 
 
@@ -55,20 +48,16 @@ def help_lines(
     columns = 2 if width >= _TWO_COLUMNS else 1
     room = width // columns - (columns - 1)
     wanted = words.lower().split()
-    sections: list[list[Line]] = []
+    lines: list[Line] = []
     for name, rows in _sections(keymap, of_page, there, without):
         found = [row for row in rows if _has(row, name, wanted)]
         if found:
-            sections.append([title(name, room), *(line for row in found for line in _whole(row, room)), ()])
-    if not sections:
+            lines += [title(name, room), *(line for row in found for line in _whole(row, room))]
+    if not lines:
         return [(("  nothing matches", "dim"),)]
     if columns == 1:
-        return [line for section in sections for line in section]
-    half = sum(map(len, sections)) / 2
-    left: list[Line] = []
-    while sections and len(left) + len(sections[0]) / 2 <= half:
-        left += sections.pop(0)
-    right = [line for section in sections for line in section]
+        return lines
+    left, right = lines[: len(lines) // 2 + 1], lines[len(lines) // 2 + 1 :]
     return [(*padded(one, room), ("  ", ""), *other) for one, other in zip_longest(left, right, fillvalue=())]
 
 
@@ -79,29 +68,46 @@ def _sections(
     without: Collection[str],
 ) -> Iterator[tuple[str, list[Line]]]:
     yield "This page", [((f"  {fit(keys, _KEYS)}", "key"), (meaning, "strong")) for keys, meaning in of_page]
+    signs = [
+        *((glyph, state, f"{state:<8} {MEANINGS[state]}") for state, glyph in GLYPHS.items()),
+        (OWN_JOB, "mine", "yours    your job runs on it"),
+    ]
+    others = [
+        ("[1]", "slot", "selected; the command sees [1] as its first device"),
+        ("▸", "cursor", "the cursor"),
+        (f"{SHARED_SHORT}{SHARED}", "", "memory that GPU and host share: the RAM in use, by anybody"),
+        (*SIGNS["NV"], "NVn: devices joined by n NVLinks"),
+        *((*SIGNS[word], f"{word}: devices {where}") for word, where in PCIE_WORDS.items()),
+    ]
+    of_states, of_others = ("Symbols for devices", _of(signs)), ("Other symbols", _of(others))
     if there is None:
-        yield "Start here", [row(_keys(BY_ID[name], keymap), BY_ID[name].title, "") for name in START]
+        yield (
+            "Start here",
+            [row(_keys(BY_ID[name], keymap), BY_ID[name].title, "") for name in (*DOZEN[:9], "palette")],
+        )
+        yield of_states
         for group, actions in in_groups(without):
             yield group, [_row(action, keymap) for action in actions]
+        yield of_others
     else:
         taken = {key for keys, _ in of_page for key in keys.split()}
         named = {meaning for _, meaning in of_page}
         groups = [(group, [a for a in rows if a.title not in named]) for group, rows in in_groups(without)]
         in_order = [action for _, actions in groups for action in actions]
         yield "As on the main screen", [_row(a, keymap, taken) for a in in_order if a.id in there]
-        for name, others in groups:
-            rows = [_row(action, keymap) for action in others if action.id not in there]
+        yield of_states
+        yield of_others
+        for name, elsewhere in groups:
+            rows = [_row(action, keymap) for action in elsewhere if action.id not in there]
             yield f"On the main screen: {name}", [tuple((text, "dim") for text, _ in row) for row in rows]
-    signs = [
-        ("[1]", "slot", "selected; the command sees [1] as its first device"),
-        ("▸", "cursor", "the cursor"),
-        (OWN_JOB, "mine", "your own job runs on it"),
-        (IDLE, "idle", "somebody has it and does not use it"),
-        *((glyph, state, f"{state:<8} {MEANINGS[state]}") for state, glyph in GLYPHS.items()),
-        (f"{SHARED_SHORT}{SHARED}", "", "memory that GPU and host share: the RAM in use, by anybody"),
-        *((*SIGNS[word], meaning) for word, meaning in LINKS),
+
+
+def _of(signs: Sequence[tuple[str, str, str]]) -> list[Line]:
+    """A row for each sign, its style and its meaning."""
+    return [
+        (("  ", ""), (sign, style), (" " * (_KEYS - len(sign)), ""), (meaning, ""))
+        for sign, style, meaning in signs
     ]
-    yield "Signs", [((f"  {fit(sign, _KEYS)}", style), (meaning, "")) for sign, style, meaning in signs]
 
 
 def _has(row: Line, section: str, words: Sequence[str]) -> bool:
@@ -125,14 +131,16 @@ def row(keys: str, name: str, about: str) -> Line:
 
 
 def _whole(row: Line, width: int) -> list[Line]:
-    """A row, with its last part on separate lines where it does not fit on the first."""
+    """A row in as many lines as it needs."""
     if width_of(row) <= width:
         return [row]
     *head, (text, style) = row
-    if len(head) < 2:
+    if len(head) != 2:
         return [clip(row, width)]
-    pieces = wrap(text.strip(), max(10, width - _KEYS - 4))
-    return [clip(tuple(head), width), *((((" " * (_KEYS + 4)), ""), (piece, style)) for piece in pieces)]
+    keys, (name, strong) = head
+    first, *rest = wrap(name + text, width - _KEYS - 4)
+    line: Line = (keys, (first[: len(name)], strong), (first[len(name) :], style))
+    return [line, *(((" " * (_KEYS + 4), ""), (piece, style)) for piece in rest)]
 
 
 def _keys(action: Action, keymap: Mapping[str, str]) -> str:

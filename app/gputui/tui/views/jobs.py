@@ -5,41 +5,40 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from rich.cells import cell_len, chop_cells
+from rich.cells import chop_cells
 
 from gputui.choosing.claimed_use import ClaimedUse
 from gputui.choosing.verdict_text import claimed_and_runs_on
 from gputui.inventory.formatting import duration, gpus, peak_size, printable, size
-from gputui.inventory.job import Job, how_it_ended
+from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.columns import how_long, job_columns, labels_of
+from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.views.columns import Columns
 from gputui.tui.views.table import row
 from gputui.tui.views.text import (
     Line,
+    cells_of,
     clip,
+    clip_command,
     fit,
-    hanging,
     table_lines,
     title,
     told_lines,
     wrap,
-    wrapped_where_free,
 )
 
 _NONE = (
-    " no jobs: d on the main screen or gputui run --detach starts one",
+    " no jobs: :detach on the main screen, or gputui run --detach, starts one",
     " those of other boxes: :nodes, D, or gputui jobs --hosts all",
 )
-_WITH_PEAK = 72
-"""The width in cells from which a line has the peak memory."""
 _LOG_LINES = 4
 """Lines of a log in the panel: more would displace the queue and the processes."""
 
-_WITH_LOG = 100
-"""The width in cells from which a line ends with the last line of the log."""
+_WIDE = 100
+"""The width in cells from which a line has the peak memory, and ends with the last line of the log."""
 _LINES_OF_LAUNCH = 2
 """The most lines of a launch line on the jobs page: `y` copies all of it."""
 _MOST_ENDED = 3
@@ -74,13 +73,12 @@ def _rows(
     jobs: Sequence[Job], width: int, now: float, snapshot: Snapshot | None, uses: Mapping[str, str]
 ) -> list[Line]:
     """The same lines, uncut."""
-    names = f"id outcome ran on{' peak' * (width >= _WITH_PEAK)} use title"
-    log = " log" if width >= _WITH_LOG and any(job.last_line for job in jobs) else ""
-    return table_lines(job_columns(names + log, now, snapshot, uses), jobs, before="  ")
+    names = "id outcome ran on peak use title log" if width >= _WIDE else "id outcome ran on use title"
+    return table_lines(job_columns(names, now, snapshot, uses), jobs, before="  ")
 
 
 def unclaimed_uses_of(app_state: AppState) -> dict[str, str]:
-    """By job id "claimed 6,7, runs on 0,1", for our jobs whose claimed and used devices differ."""
+    """The text "claimed 6,7, runs on 0,1" by job id, for our jobs whose claimed and used devices differ."""
     snapshot = app_state.snapshot
     if snapshot is None:
         return {}
@@ -111,8 +109,7 @@ def news(before: Snapshot | None, now: Snapshot) -> list[tuple[str, bool]]:
 
 
 def _ended(job: Job) -> str:
-    how = "was stopped" if job.state == "stopped" else how_it_ended(job.status, job.signal)
-    return f"{how} after {how_long(job, 0.0)}"
+    return f"{job.how_ended} after {how_long(job, 0.0)}"
 
 
 def facts_of(job: Job, now: float, width: int) -> list[Line]:
@@ -122,6 +119,8 @@ def facts_of(job: Job, now: float, width: int) -> list[Line]:
         rest = " ".join(pieces[_LINES_OF_LAUNCH - 1 :])
         pieces = [*pieces[: _LINES_OF_LAUNCH - 1], fit(rest, width - 2)]
     lines: list[Line] = [((f" {piece}", "dim"),) for piece in pieces]
+    if job.client:
+        lines.append(clip(((f" asked by {printable(job.client)}", "dim"),), width))
     if job.box is not None and job.directory:
         lines.append(clip(((f" in {printable(job.directory)}", "dim"),), width))
     if job.over:
@@ -133,7 +132,8 @@ def _end_of(job: Job, now: float) -> str:
     """ "ended with status 1 after 3m, 5m ago; peak memory: 76.1G on a GPU, 5.7G RAM in its largest …"."""
     ago = "" if job.ended is None else f", {duration(now - job.ended)} ago"
     peaks = [] if job.peak_memory is None else [f"{size(job.peak_memory)} on a GPU"]
-    if job.peak_process_memory is not None:
+    # Of a job that has never left the line, it is gputui's own.
+    if job.peak_process_memory is not None and (job.devices or not job.waits):
         peaks.append(f"{peak_size(job.peak_process_memory)} RAM in its largest process")
     return f"{_ended(job).removeprefix('was ')}{ago}" + (
         f"; peak memory: {', '.join(peaks)}" if peaks else ""
@@ -162,14 +162,14 @@ def pieces_of(lines: Sequence[str], width: int, wraps: bool = True) -> list[str]
     """The lines of a log in pieces that fit; without `wraps` each line is one piece, cut to the width."""
     room = max(1, width - 2)
     if not wraps:
-        return [fit(shown, room) if cell_len(shown := printable(line)) > room else shown for line in lines]
+        return [fit(shown, room) if cells_of(shown := printable(line)) > room else shown for line in lines]
     return [piece for line in lines for piece in _broken(printable(line), room)]
 
 
 def _broken(line: str, room: int) -> list[str]:
     """A line of a log in pieces that fit: broken after spaces if there are any, its own spaces kept."""
     pieces: list[str] = []
-    while cell_len(line) > room:
+    while cells_of(line) > room:
         # Only the beginning of a very long line is measured again for each piece.
         head = chop_cells(line[: 2 * room], room)[0]
         end = len(head) + 1 if line[len(head)] == " " else head.rfind(" ") + 1
@@ -202,20 +202,18 @@ def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
         # With only one or two lines, the rule already counts the other jobs.
         jobs = jobs[: room - 1 if room > 2 else room]
         hidden = len(snapshot.jobs) - len(jobs) if room > 2 else 0
-    rows = _rows_of_panel(app_state, snapshot, jobs, width)
-    head = headline(snapshot.jobs, width, "your jobs")
-    lines = [head, *wrapped_where_free(rows, width, room - bool(hidden) - _kept_for(tail))]
+    rows = _rows(jobs, width, snapshot.time, snapshot, unclaimed_uses_of(app_state))
+    left_out = len(snapshot.jobs) - len(jobs)
+    more = f"{left_out} more: {key_of('jobs', app_state.screen.keymap)}"
+    head = headline(snapshot.jobs, width, "your jobs", end=more if left_out and not hidden else "")
+    lines = [head, *(clip_command(row, width) for row in rows)]
     if hidden:
-        lines.append(((f"   … {hidden} more: D", "dim"),))
+        lines.append(((f"   … {more}", "dim"),))
     room = height - len(lines) - 1
     if tail is not None and room > 0:
         pieces = pieces_of(tail.tail, width)[-room:]
         lines += [title(f"log of {tail.id}", width), *(((f" {piece}", ""),) for piece in pieces)]
     return lines
-
-
-def _rows_of_panel(app_state: AppState, snapshot: Snapshot, jobs: Sequence[Job], width: int) -> list[Line]:
-    return _rows(jobs, width, snapshot.time, snapshot, unclaimed_uses_of(app_state))
 
 
 def _in_panel(snapshot: Snapshot) -> tuple[Job, ...]:
@@ -230,18 +228,12 @@ def _tail(snapshot: Snapshot) -> Job | None:
     return next((job for job in found if job.tail), None)
 
 
-def _kept_for(tail: Job | None) -> int:
-    """Lines for the end of a log, with its rule, that are reserved before anything above it is wrapped."""
-    return 1 + min(_LOG_LINES, len(tail.tail)) if tail else 0
-
-
-def size_of_jobs(app_state: AppState, snapshot: Snapshot, width: int) -> tuple[int, int, int]:
-    """The panel's least lines, the lines that it would fill, and those with the whole log and uncut rows."""
+def size_of_jobs(snapshot: Snapshot) -> tuple[int, int, int]:
+    """The panel's least lines, the lines that it would fill, and those with the whole log."""
     jobs, tail = _in_panel(snapshot), _tail(snapshot)
-    heads = 1 + (len(jobs) < len(snapshot.jobs))
-    whole = sum(len(hanging(row, width)) for row in _rows_of_panel(app_state, snapshot, jobs, width))
-    log = 1 + len(tail.tail) if tail else 0
-    return 2, heads + len(jobs) + _kept_for(tail), heads + whole + log
+    rows = 1 + (len(jobs) < len(snapshot.jobs)) + len(jobs)
+    log = len(tail.tail) if tail else 0
+    return 2, rows + bool(tail) + min(_LOG_LINES, log), rows + bool(tail) + log
 
 
 def facts_of_jobs(app_state: AppState, snapshot: Snapshot) -> object:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import set_cell_size
 
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.layout import LaunchRoom
-from gputui.tui.views.text import Line, clip, hanging, prompt_lines, title, width_of, wrap, wrapped_where_free
+from gputui.tui.views.text import (
+    Line,
+    cells_of,
+    clip,
+    hanging,
+    prompt_lines,
+    title,
+    width_of,
+    wrap,
+    wrapped_where_free,
+)
 
 _NARROW = 40
 """The width in cells below which a cut launch line without a rule does not name the key that copies it."""
@@ -18,10 +28,13 @@ _ROOMY = 12
 """Lines from which remarks are wrapped: with fewer, panels are more useful."""
 
 
-def launch(app_state: AppState, width: int, room: LaunchRoom, page: bool = False) -> list[Line]:
+def launch(
+    app_state: AppState, width: int, room: LaunchRoom, page: bool = False, asking: bool = False
+) -> list[Line]:
     """A rule where there is room for one, the launch line, its warnings, and remarks.
 
-    page  whether it is drawn on the launch page, which has all of it and so names no key for more
+    page    whether it is drawn on the launch page, which has all of it and so names no key for more
+    asking  whether a question above it tells the warnings: their lines are then blank
     """
     name = _title(app_state)
     edit = key_of("edit", app_state.screen.keymap)
@@ -48,7 +61,7 @@ def launch(app_state: AppState, width: int, room: LaunchRoom, page: bool = False
         elif width >= _NARROW:
             more = f" … ({copy} copies all)"
         lines = _ending(lines[:lines_of_it], more, width)
-    lines += warnings
+    lines += [((" ", ""),)] * len(warnings) if asking else warnings
     more, roomy = (" …", 0) if page else (f" … ({key} shows all)", _ROOMY)
     remarks = _remarks(app_state.launch.remarks, width, max(0, room.remarks - len(lines)), more, roomy)
     if app_state.launch.remarks and not remarks and not page and not tail:
@@ -57,18 +70,17 @@ def launch(app_state: AppState, width: int, room: LaunchRoom, page: bool = False
 
 
 def _title(app_state: AppState) -> str:
-    """The launcher of the line; the launcher that it will have where nothing is selected yet."""
+    """The program that starts; the launcher that will start where nothing is selected yet."""
     if not app_state.options.command:
         return "launch"
-    name = app_state.launcher
     # The unchanged line has no launcher; the plain one adds nothing to it.
-    shown = app_state.selection.decided or name == "python"
-    return f"launch: {name}" if shown else f"launch: {name}, once GPUs are selected"
+    shown = app_state.selection.decided or app_state.launcher == "python"
+    return f"launch: {app_state.starter}{'' if shown else ', once GPUs are selected'}"
 
 
 def _remarks(remarks: Sequence[str], width: int, most: int, more: str, roomy: int) -> list[Line]:
-    """As many remarks as there are lines; the first ones whole, as far as there are lines. `more` is appended
-    if something is left out. With fewer than `roomy` lines, each remark has a single line."""
+    """The first remarks in at most `most` lines, wrapped where there are lines left. `more` is appended if
+    something is left out. With fewer than `roomy` lines, each remark has a single line."""
     rows: list[Line] = [(("   · ", "dim"), (remark, "dim")) for remark in remarks]
     shown = rows[:most]
     lines = wrapped_where_free(shown, width, most if most >= roomy else len(shown))
@@ -77,10 +89,11 @@ def _remarks(remarks: Sequence[str], width: int, most: int, more: str, roomy: in
 
 
 def _warnings(warnings: Sequence[str], width: int, room: int, key: str) -> list[Line]:
-    """The warnings within `room` lines, of which one is the launch line's. Whole, as the end of a warning may
-    be its most important part; a line each only where the launch line would have less than half of the room.
+    """The warnings in fewer than `room` lines, as one is the launch line's.
 
-    If even these do not fit, the last line counts the others, with the `key` that shows them.
+    They are shown whole, because the end of a warning may be its most important part; with one line each
+    where they would leave the launch line less than half of the room. If even these do not fit, the last line
+    counts the others, with the `key` that shows them.
     """
     rows: list[Line] = [(("   ! ", "warn"), (warning, "warn")) for warning in warnings]
     lines = [line for row in rows for line in hanging(row, width)]
@@ -96,8 +109,8 @@ def _ending(lines: list[Line], end: str, width: int) -> list[Line]:
     """The lines with these words at the end of the last line, which is cut to make room."""
     if lines:
         *head, (text, style) = lines[-1]
-        room = width - width_of(tuple(head)) - cell_len(end)
-        if cell_len(text) > room:
+        room = width - width_of(tuple(head)) - cells_of(end)
+        if cells_of(text) > room:
             text = set_cell_size(text, max(0, room)).rstrip()
         lines[-1] = clip((*head, (text.removesuffix("…") + end, style)), width)
     return lines

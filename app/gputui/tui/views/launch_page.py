@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.cells import cell_len
-
 from gputui.inventory.formatting import printable
 from gputui.launching.history import PastLaunch, launch_columns
-from gputui.tui.app_state import AppState
 from gputui.tui.option_rows import ENVIRONMENT, NEW, Row
-from gputui.tui.views.text import Line, clip, fit, table_lines, title, told_lines
+from gputui.tui.views.text import Line, cells_of, clip, fit, table_lines, title, told_lines
 
 _LABEL = 14
 _VALUE, _NAME = 26, 30
@@ -36,8 +33,8 @@ def settings(rows: Sequence[Row], width: int) -> tuple[list[Line], list[int | No
 def _cells(rows: Sequence[Row], width: int) -> tuple[int, int]:
     """The cells of a value and of a variable: where there is room, all explanations are aligned."""
     more = max(0, width - 80) // 2
-    variables = [cell_len(f"{row.label}={printable(row.value)} ") for row in rows if row.box]
-    values = [cell_len(printable(row.value)) for row in rows if not row.box]
+    variables = [cells_of(f"{row.label}={printable(row.value)} ") for row in rows if row.box]
+    values = [cells_of(printable(row.value)) for row in rows if not row.box]
     least = (_VALUE, _NAME) if any(row.section == ENVIRONMENT for row in rows) else (0, 0)
     value = min(_VALUE + more, max([least[0], *values]))
     name = min(_NAME + more, max([least[1], *variables]))
@@ -67,12 +64,4 @@ def no_launches(width: int, trouble: str) -> list[Line]:
     """The text shown before the first launch, or where the saved launches cannot be read."""
     if trouble:
         return told_lines(trouble, "warn", width)
-    return [clip(((" none yet: launches are saved here, s gives one a name", "dim"),), width)]
-
-
-def heading(app_state: AppState, launches: bool, more: int, width: int) -> Line:
-    """The rule at the top; `more` lines are below the visible ones."""
-    name, other = (
-        ("recent launches", "settings") if launches else (f"launch: {app_state.launcher}", "recent launches")
-    )
-    return title(name, width, f"{f'{more} more below  ' if more else ''}tab: {other}")
+    return told_lines("no launches yet: each is kept here, :save gives one a name", "dim", width)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import UNKNOWN, printable
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.inventory.link import SELF, LinkMatrix, direct_links, family, is_counted
+from gputui.inventory.link import SELF, LinkMatrix, direct_links, in_words, is_counted, strength
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import runs
 from gputui.tui.views.table import state_of
@@ -90,12 +90,13 @@ def alike(app_state: AppState) -> str | None:
 
 
 def links_panel(app_state: AppState, width: int, height: int) -> list[Line]:
-    """The whole matrix under its own rule, without a cursor; where all links are the same, a text with the
-    link and with the nodes and network devices near each GPU."""
+    """The whole matrix under its own rule, without a cursor, above the meaning of its signs; where all links
+    are the same, a text with the link and with the nodes and network devices near each GPU."""
     if alike(app_state) is not None:
         return [title("links", width, "t"), *alike_lines(app_state, width)[: max(1, height - 1)]]
     layout = Layout.of(app_state, width, 0, 0)
-    return [title("links", width, "t"), *matrix(app_state, layout, 0, len(matrix_rows(app_state)), None)]
+    drawn = matrix(app_state, layout, 0, len(matrix_rows(app_state)), None)
+    return [title("links", width, "t"), *drawn, *legend(app_state.box.links, width)][:height]
 
 
 def alike_lines(app_state: AppState, width: int) -> list[Line]:
@@ -103,9 +104,9 @@ def alike_lines(app_state: AppState, width: int) -> list[Line]:
     it, each on a separate line where they do not fit."""
     word, rows = alike(app_state), matrix_rows(app_state)
     assert word is not None
-    sign, style = SIGNS[word if word in SIGNS else "NV"]
+    mark, style = sign(word)
     which = f"all {len(rows)} GPUs" if len(rows) > 2 else "the two GPUs"
-    links: Line = ((f"{sign}{word}", style), (f" between {which}", ""))
+    links: Line = ((f"{mark}{word}", style), (f" between {which}: {in_words(word)}", ""))
     return flow([links, *(((text, "dim"),) for text in near(app_state))], width)
 
 
@@ -172,8 +173,8 @@ def _row(
         # If the signs fill their cells, only the gaps can be lit.
         gap = style if style.endswith("-on") and layout.cell == _TINY else ""
         spans += [(text, "here" if lit and other == column else style), (" ", gap)]
-    sign, _, look = state_of(app_state, device)
-    spans.append((f" {sign}", look))
+    mark, _, look = state_of(app_state, device)
+    spans.append((f" {mark}", look))
     return tuple(spans)
 
 
@@ -185,29 +186,24 @@ def _cell(word: str | None, cell: int) -> Span:
     if word is None:
         return fit(UNKNOWN, room), "dim"
     count = direct_links(word) if is_counted(word) else 0
-    sign, style = SIGNS[word if word in SIGNS else "NV"]
+    mark, style = sign(word)
     if room == 1:
-        return sign, style
+        return mark, style
     if room < _WIDE - 1:
-        return fit(sign + (str(count) if count else _SHORT[word]), room), style
-    return fit(sign + word, room), style
+        return fit(mark + (str(count) if count else _SHORT[word]), room), style
+    return fit(mark + word, room), style
 
 
-def legend(links: LinkMatrix, width: int) -> Line:
-    """The meaning of the signs, as much as fits; of direct links only the kinds that the box has."""
-    direct = dict.fromkeys(family(word) for row in links for word in row if word and direct_links(word))
-    entries = (
-        *((name if name in SIGNS else "NV", name) for name in direct),
-        ("PIX", "PIX one switch"),
-        ("PXB", "PXB switches"),
-        ("PHB", "PHB host bridge"),
-        ("NODE", "NODE one socket"),
-        ("SYS", "SYS across"),
-    )
-    brief = tuple((name, words if words in direct else words.split()[0]) for name, words in entries)
-    wordy = sum(len(words) + 4 for _, words in entries) < width
-    spans: list[Span] = []
-    for name, words in entries if wordy else brief:
-        sign, style = SIGNS[name]
-        spans += [(f" {sign}", style), (f" {words} ", "dim")]
-    return tuple(spans)
+def legend(links: LinkMatrix, width: int) -> list[Line]:
+    """The links of the box in plain words, the strongest first, in as many lines as they need."""
+    words = {word for row in links for word in row if word and word != SELF}
+    entries: list[Line] = [
+        ((sign(word)[0] + word, sign(word)[1]), (f" {in_words(word)}", "dim"))
+        for word in sorted(words, key=strength, reverse=True)
+    ]
+    return flow(entries, width)
+
+
+def sign(word: str) -> Span:
+    """The sign of a link, and its style."""
+    return SIGNS[word if word in SIGNS else "NV"]

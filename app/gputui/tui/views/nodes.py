@@ -30,7 +30,7 @@ from gputui.tui.views.text import (
     wrap,
 )
 
-_STATE_LOOKS = {"live": "free", "connecting": "dim", "stale": "warn", "dead": "lost"}
+_STATE_LOOKS = {"live": "", "connecting": "dim", "stale": "warn", "dead": "lost"}
 _WIDEST = 24
 """The most cells for the column of names."""
 
@@ -49,9 +49,7 @@ class Node:
     key        its identity among the nodes of all kinds, None for a row without a cursor
     free       how many of its devices are free, with the same in words
     selected   how many of its devices are selected, where they have no lines of their own
-    mine       how many of its devices the user has
-    state      the state in the words of the source, with its style
-    note       a further remark, with its style
+    note       its state in the words of the source, and a further remark, with their style
     below      the lines below it, of its devices
     """
 
@@ -60,8 +58,6 @@ class Node:
     free: int = 0
     free_of: str = ""
     selected: int = 0
-    mine: int = 0
-    state: Span = ("", "")
     note: Span = ("", "")
     below: tuple[Row, ...] = ()
 
@@ -69,17 +65,23 @@ class Node:
 NODE_COLUMNS: tuple[Column[Node], ...] = (
     Column("NODE", lambda node: node.name, most=_WIDEST),
     Column("FREE", lambda node: node.free_of, lambda node: "free" if node.free else "dim", right=True),
-    Column("SELECTED", lambda node: f"[{node.selected}]" if node.selected else "", "slot"),
-    Column("YOURS", lambda node: f"{node.mine} yours" if node.mine else ""),
-    Column("STATE", lambda node: node.state[0], lambda node: node.state[1]),
+    Column(
+        "SELECTED",
+        lambda node: f"[{node.selected}]" if node.selected else "",
+        lambda node: "slot" if node.selected else "",
+    ),
     Column("NOTE", lambda node: node.note[0], lambda node: node.note[1]),
 )
 
 
-def headline(free: Sequence[int], only_free: bool, end: str, width: int) -> Line:
+_FREE = " free", "     "
+"""Behind the number of free devices, and in its place where there are none: a filter finds the word."""
+
+
+def headline(free: Sequence[int], end: str, width: int) -> Line:
     """The rule at the top, with the text `end` at its end; `free` has each node's number of free devices."""
     tail = f"{sum(free)} free on {sum(map(bool, free))} of {len(free)}"
-    return title("nodes with free devices" if only_free else "nodes", width, tail, end)
+    return title("nodes", width, tail, end)
 
 
 def node_rows(nodes: Sequence[Node]) -> list[Row]:
@@ -105,19 +107,20 @@ def box_node(
     live, look, snapshot = state.state == "live", _STATE_LOOKS[state.state], state.snapshot
     devices = snapshot.devices if snapshot is not None else ()
     free = sum(verdict.state == "free" for verdict in judged.values()) if live else 0
-    since = f"since {strftime('%H:%M:%S', localtime(state.since))}  " if state.error else ""
+    models = snapshot.models if snapshot is not None else ""
+    told = f"{mine} yours, {models}" if mine else models
+    if not live:
+        # A reason that is too long for its column is below the list, too.
+        since = f": {_brief_error(state)}, since {strftime('%H:%M:%S', localtime(state.since))}"
+        told = state.state + (since if state.error else "")
     return Node(
         (state.alias, ""),
         f"{'-' if unfolded else '+'} {state.alias}",
         free,
-        f"{free if live else UNKNOWN} of {len(judged)} free" if snapshot is not None else "",
+        f"{free if live else UNKNOWN} of {len(judged)}{_FREE[not free]}" if snapshot is not None else "",
         # The devices of an unfolded box have marks of their own.
         0 if unfolded else sum(rank(state.alias, device.key) is not None for device in devices),
-        mine,
-        (state.state, look),
-        (snapshot.models if snapshot is not None else "", "")
-        if live
-        else (since + _brief_error(state), look),
+        (told, look),
         tuple(_device_rows(state.alias, snapshot, judged, live, rank)) if unfolded and snapshot else (),
     )
 
@@ -134,7 +137,10 @@ def _device_rows(
         return f"{'' if place is None else f'[{place + 1}]':>4}"
 
     columns = device_columns(snapshot, judged, brief, live)
-    shown = [Column("SELECTED", mark, "slot"), *(each for each in columns if each.name not in ("°C", "W"))]
+    shown = [
+        Column("SELECTED", mark, lambda row: "slot" if mark(row).strip() else ""),
+        *(each for each in columns if each.name not in ("°C", "W")),
+    ]
     lines = table_lines(shown, snapshot.devices, before="   ")
     rows = [Row((alias, device.key), line) for device, line in zip(snapshot.devices, lines, strict=True)]
     return [*rows, *(Row(None, ((f"     {printable(error)}", "dim"),)) for error in snapshot.errors)]
@@ -167,13 +173,9 @@ def place_node(place: Place) -> Node:
     """The row of a place that a job of Slurm can request."""
     free, state, in_use = (column.text(place) for column in PLACE_FACTS)
     ((note, tone),) = NOTE.cells([place])
+    told = ", ".join(filter(None, (state, in_use and f"in use {in_use}", note)))
     return Node(
-        place.key,
-        f"  {PLACE.text(place)}",
-        place.free,
-        f"{free} free",
-        state=(state, "dim"),
-        note=(", ".join(filter(None, (in_use and f"in use {in_use}", note))), tone),
+        place.key, f"  {PLACE.text(place)}", place.free, f"{free}{_FREE[not place.free]}", note=(told, tone)
     )
 
 

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from rich.cells import cell_len
-
-from gputui.inventory.formatting import UNKNOWN, printable, short_name, size
+from gputui.inventory.formatting import UNKNOWN, devices_text, printable, size
+from gputui.launching.intent import DeviceCount
 from gputui.planning.devices import PlannedDevices
 from gputui.planning.memory import Bytes
-from gputui.planning.plan import Plan, Row, what_would_do
+from gputui.planning.plan import Plan, Row, workload_words
+from gputui.planning.serving import served
 from gputui.tui.app_state import AppState
 from gputui.tui.plan_request import PlanRequest
 from gputui.tui.views.selection import runs
-from gputui.tui.views.text import Line, Span, clip, fit, flow, hanging, title, told_lines
+from gputui.tui.views.text import Line, Span, cells_of, clip, fit, flow, hanging, title, told_lines
 
 PARTS: tuple[tuple[str, str, str], ...] = (
     ("weights", "█", "load"),
@@ -24,6 +24,7 @@ PARTS: tuple[tuple[str, str, str], ...] = (
     ("buffers", "▄", "claimed"),
     ("activations", "▆", "memory"),
     ("fixed", "▂", "dim"),
+    ("cache", "▒", "memory"),
 )
 """The parts of a device's memory need, in the order of a bar, each with its sign and style."""
 
@@ -46,7 +47,7 @@ class Columns(NamedTuple):
 
 def columns_of(plan: Plan, width: int) -> Columns:
     """The columns of the table in `width` cells."""
-    speeds = width >= _SPEEDS_FROM
+    speeds = width >= _SPEEDS_FROM and bool(plan.estimates)
     # The marks, gaps of two cells, the name, the need, the verdict; two numbers.
     taken = 3 + _NAME + 2 + 2 + 7 + 2 + _VERDICT + (2 * (_NUMBER + 1) if speeds else 0) + 1
     bar = min(_MOST_BAR, max(_LEAST_BAR, width - taken))
@@ -59,38 +60,21 @@ def columns_of(plan: Plan, width: int) -> Columns:
 def heading(request: PlanRequest, width: int) -> Line:
     """The rule at the top."""
     model = request.model
-    tail = "" if model is None else f"{_parameters(model.parameters)} parameters"
-    if model is not None and model.architecture:
-        tail += f"  {printable(model.architecture)}"
+    tail = "" if model is None else model.facts
     name = printable(request.name) if request.name else "no model"
-    return title(f"plan: {fit(name, min(cell_len(name), max(8, width // 2)))}", width, tail)
-
-
-def _parameters(number: int) -> str:
-    for unit, letter in ((10**12, "T"), (10**9, "B"), (10**6, "M"), (10**3, "K")):
-        if number >= unit:
-            return f"{number / unit:.3g}{letter}"
-    return str(number)
+    return title(f"plan: {fit(name, min(cells_of(name), max(8, width // 2)))}", width, tail)
 
 
 def settings(request: PlanRequest, found: PlannedDevices | str, width: int) -> list[Line]:
-    """The request, each part with the key that changes it; parts that were given explicitly stand out."""
-    workload, said = request.workload, request.said
-    count = UNKNOWN if isinstance(found, str) else len(found.devices)
-    devices = f"{count} device" if count == 1 else f"{count} devices"
-    lora = f"LoRA {workload.lora}" if workload.lora else "no LoRA"
-    checkpointing = "checkpointing" if workload.checkpointing else "no checkpointing"
-    items = [
-        ("←→", devices, request.count is not None),
-        ("+-", f"batch {workload.batch}", "batch" in said),
-        ("s", f"sequence {workload.sequence}", "sequence" in said),
-        ("f", workload.precision, "precision" in said),
-        ("o", workload.optimizer, "optimizer" in said),
-        ("C", checkpointing, "checkpointing" in said),
-        ("r", lora, "lora" in said),
-    ]
-    if workload.accumulation > 1:
-        items.append(("", f"accumulation {workload.accumulation}", True))
+    """The request; devices and batch with the keys that change them, the rest by its words in the palette.
+    Parts that were given explicitly stand out."""
+    devices = f"{UNKNOWN} devices" if isinstance(found, str) else devices_text(len(found.devices))
+    items = [("←→", devices, request.count is not None)]
+    if request.training.serving is not None:
+        items.append(("", served(request.training.serving, request.given.get("sequence")), True))
+    else:
+        words = workload_words(request.workload, 0 if isinstance(found, str) else len(found.devices))
+        items += [("+-" if name == "batch" else "", text, name in request.said) for name, text in words]
     return flow(
         [((key, "key"), (f" {text}" if key else text, "strong" if own else "")) for key, text, own in items],
         width,
@@ -105,18 +89,13 @@ def where(app_state: AppState, plan: Plan | None, found: PlannedDevices, width: 
     if found.in_use:
         texts.append(f"{runs(app_state, found.in_use)} in use now")
     if plan is not None:
-        box, free = plan.box, plan.box.memory_free_min
-        each = "" if len(box) == 1 else " on each"
-        texts.append("free memory unknown" if free is None else f"{size(free)} free{each}")
-        if len(box) > 1:
-            ring = box.ring_bandwidth(range(len(box)))
-            speed = "" if ring is None else f" {ring:.0f} GB/s{' measured' if box.measured else ''}"
-            words = {link for row in box.links for link in row if link} - {"X"}
-            texts += [f"{', '.join(sorted(words))}{speed}"] if words else []
-    names = sorted({short_name(device.name) for device in found.devices if device.name})
-    texts += [", ".join(names)] if names else []
+        texts.append(plan.box.free_words)
+        ring = plan.box.slowest([range(len(plan.box))])
+        speed = "" if ring is None else f" {ring:.0f} GB/s{' measured' if plan.box.measured else ''}"
+        texts += [f"{plan.box.link_words}{speed}"] if len(plan.box) > 1 else []
+    texts.append(found.names)
     style = "dim" if found.how in ("selected", "free") else "warn"
-    while len(texts) > 1 and cell_len(" · ".join(texts)) > width:
+    while len(texts) > 1 and cells_of(" · ".join(texts)) > width:
         texts.pop()
     return clip(((" · ".join(texts), style),), width)
 
@@ -125,10 +104,10 @@ def table_heading(plan: Plan, columns: Columns, width: int) -> Line:
     """The names of the columns; the text for free memory ends where free memory ends in the bars."""
     free = plan.box.memory_free_min
     text = "" if free is None else f"{size(free)} free▕"
-    if cell_len(text) > columns.limit:
+    if cells_of(text) > columns.limit:
         text = ""
     bar = fit(fit(text, columns.limit, right=True), columns.bar)
-    words = f"   {fit('STRATEGY', _NAME)}  {bar}  {fit('TOTAL', 7, right=True)}  {fit('LEFT', _VERDICT)}"
+    words = f"   {fit('STRATEGY', _NAME)}  {bar}  {fit('TOTAL', 7, right=True)}  {fit('ROOM', _VERDICT)}"
     if columns.speeds:
         words += f" {fit('SENT', _NUMBER, right=True)} {fit('TIME', _NUMBER, right=True)}"
     return clip(((words, "dim"),), width)
@@ -157,7 +136,7 @@ def _row(row: Row, scale: int, free: int | None, columns: Columns) -> Line:
             (f" {fit(row.traffic.time, _NUMBER, right=True)}", tone),
         ]
     if columns.why > 20:
-        helps = f"would fit with {row.would_fit_with}" if row.would_fit_with else row.lacking or row.what
+        helps = f"would fit with {row.would_fit_with}" if row.would_fit_with else row.outcome
         spans.append((f"  {fit(row.what if row.fits else helps, columns.why)}", "dim"))
     return tuple(spans)
 
@@ -205,7 +184,7 @@ def detail(
     problem  why Enter can do nothing
     below    how many strategies are below the visible ones
     """
-    more = f"{below} more below  " if below > 0 else ""
+    more = f"▼ {below}  " if below > 0 else ""
     parts = [
         ((f"{sign} ", style), (f"{name} ", "dim"), (f"{getattr(row.bytes, name) / 2**30:.1f}", ""))
         for name, sign, style in PARTS
@@ -219,9 +198,10 @@ def detail(
         blocks.append(hanging(((" ⏎ ", "dim"), (problem, "dim")), width))
     blocks += [hanging(((" ⏎ ", ""), (text, "")), width) for text in starts[:1]]
     # If nothing fits, that is already above the table.
-    notices = plan.model.notices if nothing_fits(plan, width) else plan.notices
+    notices = [text for text in plan.notices if text not in plan.shortage]
     blocks += [hanging(((" · ", "dim"), (text, "dim")), width) for text in (*starts[1:], *notices)]
-    lines = [title(row.name, width, f"{more}GiB of each device")]
+    per_step = "" if row.serving is not None else "; SENT and TIME per step"
+    lines = [title(row.name, width, f"{more}GiB of each device{per_step}")]
     for place, block in enumerate(blocks):
         # A sentence is shown whole or not at all; the need and the effects of the strategy are always shown.
         if place > 1 and len(lines) + len(block) > height:
@@ -230,19 +210,18 @@ def detail(
     return lines[:height]
 
 
-def doubts(request: PlanRequest, width: int) -> list[Line]:
-    """The parts of the command that the plan does not know."""
-    return [clip(((f" {text}", "warn"),), width) for text in request.training.doubts]
+def doubts(
+    request: PlanRequest, found: PlannedDevices | str, count: DeviceCount | None, width: int
+) -> list[Line]:
+    """What the plan does not know of the command, and that it is for other devices than these."""
+    serves = request.training.serving is not None
+    differs = () if count is None or serves or isinstance(found, str) else count.beside(len(found.devices))
+    return [clip(((f" {text}", "warn"),), width) for text in (*differs, *request.training.doubts)]
 
 
 def nothing_fits(plan: Plan, width: int) -> list[Line]:
     """If nothing that can be started fits, what would; [] where something fits, or that is unknown."""
-    if not plan.shortage:
-        return []
-    helps = tuple(what_would_do(plan.model, plan.workload, plan.rows))
-    short = "nothing fits" if plan.best is None else f"only {plan.best.name} fits"
-    words = f"{short}; enough would be: {'; '.join(helps)}" if helps else plan.shortage
-    return told_lines(words, "warn", width)[:2]
+    return told_lines("; ".join(plan.shortage), "warn", width)[:2] if plan.shortage else []
 
 
 def missing(

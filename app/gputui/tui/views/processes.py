@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gputui.choosing.people import Person
-from gputui.choosing.verdict_text import user_name
+from gputui.choosing.verdict import GLYPHS
 from gputui.inventory.columns import Column
-from gputui.inventory.formatting import duration, number, size
+from gputui.inventory.formatting import number, size
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
@@ -16,24 +15,21 @@ from gputui.tui.views.table import filter_in_title
 from gputui.tui.views.text import (
     Line,
     clip,
+    clip_command,
     column_widths,
     hanging,
     table_facts,
     table_lines,
     title,
     width_of,
-    wrapped_where_free,
 )
 
 _WIDE = 64
 """Cells from which the panel has room for a column of process ids."""
 _MOST_USER = 12
 
-_COMMAND = 34
+_COMMAND = 24
 """Cells that a command keeps before an optional column is shown."""
-
-_COMMAND_OF_DEVICE = 24
-"""The same on a device's page, which is opened for the use of its processes: it fits into 80 columns."""
 
 
 # Beside the table
@@ -44,7 +40,7 @@ def _tone(fold: Fold) -> str:
 
 
 _WIDE_PANEL: tuple[Column[Fold], ...] = (
-    Column("#", lambda fold: fold.row.label, "dim", right=True),
+    Column("#", lambda fold: fold.row.label, "dim"),
     Column("USER", lambda fold: fold.row.user, _tone, most=_MOST_USER),
     Column("MEMORY", lambda fold: fold.row.memory, _tone, right=True),
     Column("FOR", lambda fold: fold.row.age, _tone, right=True, least=6),
@@ -58,56 +54,57 @@ _MOST_LINES = 100
 
 
 def facts_of_processes(app_state: AppState) -> object:
-    """All values that `processes` depends on: the texts of its rows."""
+    """All values that the panel and its size depend on: the texts of its rows, and the devices."""
     found = groups(app_state)
     shown = folded(app_state, found[:_MOST_LINES])
-    rows = table_facts(_WIDE_PANEL, shown)
-    return rows, len(found), sum(map(len, found)), app_state.screen.filter, app_state.filter_hides_all
+    rows = table_facts(_WIDE_PANEL, shown), [fold.idle for fold in shown]
+    devices = len(app_state.rows), devices_to_come(app_state)
+    number = len(found), sum(map(len, found))
+    return rows, number, devices, app_state.screen.filter, _nothing(app_state)
+
+
+def devices_to_come(app_state: AppState) -> int:
+    """How many of the listed devices have no process and may get one at any time."""
+    return sum(app_state.verdicts[device.key].state in ("free", "claimed") for device in app_state.rows)
 
 
 def processes(app_state: AppState, width: int, height: int) -> list[Line]:
-    """A rule, and each job with its processes. From the top, a command is wrapped where the whole command has
-    room.
+    """A rule, and a line for each job with its processes; the page shows whole commands.
 
     Where there are more rows than lines, the last line shows the number of hidden processes, and the key.
     """
     lines = [title("processes", width, filter_in_title(app_state))]
     found = groups(app_state)
     if not found:
-        none = " none: no device matches the filter" if app_state.filter_hides_all else " none"
-        return [*lines, clip(((none, "dim"),), width)] if app_state.snapshot else lines
+        return [*lines, clip(((_nothing(app_state), "dim"),), width)] if app_state.snapshot else lines
     room = max(1, height - 1)
     shown = folded(app_state, found if len(found) <= room else found[: room - 1])
     hidden = sum(len(group) for group in found[len(shown) :])
-    rows = _rows_of_panel(shown, width)
+    rows = table_lines(_WIDE_PANEL if width >= _WIDE else _NARROW_PANEL, shown)
     if width < _WIDE:
         rows = [_numbered(fold.row, line, width) for fold, line in zip(shown, rows, strict=True)]
-    lines += wrapped_where_free(rows, width, room - bool(hidden))
+    for fold, row in zip(shown, rows, strict=True):
+        sign = ((GLYPHS["idle"], "idle"), *row[1:]) if fold.idle else row
+        lines.append(clip_command(sign, width))
     if hidden:
         lines.append(clip(((f" + {hidden} more: ", "dim"), ("p", "key")), width))
     return lines
 
 
-def _rows_of_panel(shown: Sequence[Fold], width: int) -> list[Line]:
-    return table_lines(_WIDE_PANEL if width >= _WIDE else _NARROW_PANEL, shown)
+def _nothing(app_state: AppState) -> str:
+    """The text in place of processes."""
+    if app_state.filter_hides_all:
+        return " none: no device matches the filter"
+    listed = any(device.processes is not None for device in app_state.rows)
+    return " none" if listed or not app_state.rows else " the driver does not list processes"
 
 
 def _numbered(row: Row, line: Line, width: int) -> Line:
-    """The line with the pid after the more informative command, where that adds no line."""
+    """The line with the pid after the more informative command, where there is room."""
     number = row.pid if row.pid.endswith("pids") else f"pid {row.pid}"
-    room = width - width_of(hanging(line, width)[-1])
+    room = width - width_of(line)
     *head, (text, style) = line
     return (*head, (f"{text}  {number}", style)) if row.pid and len(number) + 2 <= room else line
-
-
-def lines_of_panel(app_state: AppState, width: int) -> int:
-    """The number of lines that `processes` fills where no command is cut."""
-    found = groups(app_state)
-    if not found:
-        return 2
-    shown = folded(app_state, found[:_MOST_LINES])
-    rows = _rows_of_panel(shown, width)
-    return 1 + len(found) - len(shown) + sum(len(hanging(row, width)) for row in rows)
 
 
 # On a page
@@ -128,7 +125,9 @@ _RAM = Column[Row]("RAM", _figure(lambda process: size(process.host_memory)), ri
 _AGE = Column[Row]("FOR", lambda row: row.age, right=True, least=6)
 _WHERE = Column[Row]("WHERE", lambda row: row.where, "dim")
 
-_ORDER = (_DEVICE, _PID, _USER, _GPU, _MEMORY, _CPU, _RAM, _AGE, _WHERE)
+_STATE = Column[Row]("STATE", lambda row: row.state, lambda row: "idle" if row.process else row.state)
+
+_ORDER = (_DEVICE, _PID, _USER, _GPU, _MEMORY, _CPU, _RAM, _AGE, _WHERE, _STATE)
 _OPTIONAL = (_GPU, _CPU, _RAM, _WHERE)
 """The columns that are shown where the command keeps enough room, the most important first."""
 
@@ -149,7 +148,7 @@ def listed(
     found: Sequence[Row], width: int, height: int | None = None, of_one_device: bool = False
 ) -> Listing:
     """The rows in columns; a tree is indented. GPU, CPU, RAM and the container have columns where the command
-    keeps enough room, and programs have their paths where all paths fit.
+    keeps enough room; programs are without their paths.
 
     Commands are wrapped where all of them then fit in `height` lines, else cut.
     """
@@ -159,13 +158,14 @@ def listed(
     def where(row: Row) -> str:
         return f" ({row.where})" if row.where and _WHERE not in widths else ""
 
-    paths = all(len(row.what + where(row)) + 2 * row.depth <= room for row in found if row.pid)
-
     def command(row: Row) -> str:
         branch = "  " * (row.depth - 1) + "└ " if row.depth else ""
-        return branch + (row.what if paths or not row.pid else row.short) + where(row)
+        return branch + (row.what if row.person else row.short) + where(row)
 
-    widths[Column("COMMAND", command, lambda row: row.tone or ("" if row.process else "dim"))] = room
+    def tone(row: Row) -> str:
+        return "warn" if row.person else "" if row.process else "dim"
+
+    widths[Column("COMMAND", command, tone)] = room
     (heading,) = table_lines([], [], heading=True, widths=widths)
     if height is not None and len(found) <= height:
         whole = [hanging(line, width) for line in table_lines([], found, widths=widths)]
@@ -186,21 +186,8 @@ def _columns(found: Sequence[Row], width: int, of_one_device: bool) -> dict[Colu
     optional = [column for column in _OPTIONAL if column in widths]
     left = width - 1 - sum(cells + 2 for column, cells in widths.items() if column not in optional)
     for column in optional:
-        if left - widths[column] - 2 >= (_COMMAND_OF_DEVICE if of_one_device else _COMMAND):
+        if left - widths[column] - 2 >= _COMMAND:
             left -= widths[column] + 2
         else:
             del widths[column]
     return widths
-
-
-def idle_notice(found: Sequence[Person], app_state: AppState) -> str:
-    """Whom to ask for a device: the user of the largest idle holding."""
-    snapshot = app_state.snapshot
-    idle = [(person, holding) for person in found for holding in person.idle]
-    if snapshot is None or not idle:
-        return ""
-    person, holding = max(idle, key=lambda pair: pair[1].memory or 0)
-    name = f"GPU {snapshot.label(holding.device)}"
-    what = name if holding.memory is None else f"{size(holding.memory)} on {name}"
-    who = f"process {holding.processes[0].pid}" if person.user is None else user_name(person)
-    return f"{who} {'hold' if person.own else 'holds'} {what}, idle for {duration(holding.idle or 0)}"

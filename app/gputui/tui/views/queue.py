@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputui.choosing.queue_outlook import (
-    Occupied,
-    Outlook,
+from gputui.choosing.queue_outlook import Occupied, Outlook
+from gputui.choosing.queue_text import (
     blocking_reason,
     expectation,
     occupied_columns,
@@ -16,9 +15,11 @@ from gputui.choosing.queue_outlook import (
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
+from gputui.tui.views.table import why_no_rows
 from gputui.tui.views.text import (
     Line,
     clip,
+    column_widths,
     hanging,
     table_facts,
     table_lines,
@@ -33,8 +34,10 @@ _LEAST_COMMAND = 6
 _NOBODY = " nobody is in line: w on the main screen waits for devices"
 
 
-_GROWTH = 5
-"""Cells by which the times in a holder's line grow: "0 % now" is "0 % for 59m" later."""
+_MOST_TURNS = 100
+"""The most waiters for which the panel has lines."""
+_GROWTH = 11
+"""Cells by which a holder's line grows: "0 % now" has them beside "nothing runs on it" of another holder."""
 
 
 def worth_a_panel(app_state: AppState) -> bool:
@@ -52,8 +55,7 @@ def lines_of_panel(app_state: AppState, width: int) -> tuple[int, int]:
     snapshot, found = app_state.snapshot, app_state.outlook
     told = _told_in_panel(found, app_state)
     assert snapshot is not None
-    rows = _in_line(found, snapshot)
-    lines = [len(hanging(row, width)) for row in rows]
+    turns, reasons = ([len(hanging(row, width)) for row in rows] for rows in _in_line(found, snapshot))
     # A line is kept for a row that is about to be wrapped.
     holders = sum(
         max(len(hanging(row, width)), 1 + (width_of(row) + _GROWTH > width))
@@ -61,8 +63,8 @@ def lines_of_panel(app_state: AppState, width: int) -> tuple[int, int]:
     )
     heads = 1 + bool(found.turns and told) + holders
     # The panel exists for the next waiter's reason and for the holders: their lines are never cut.
-    least = len(found.turns) + sum(lines[len(found.turns) :])
-    return heads + least, heads + sum(lines)
+    heads += sum(reasons)
+    return heads + len(turns), heads + sum(turns)
 
 
 def _rows_of_told(told: Sequence[Occupied], snapshot: Snapshot) -> list[Line]:
@@ -78,8 +80,8 @@ def facts_of_panel(app_state: AppState) -> object:
     found = app_state.outlook
     reasons = [blocking_reason(turn, snapshot) for turn in found.next[:1]]
     told = table_facts(occupied_columns(snapshot, commands=False), _told_in_panel(found, app_state))
-    rows = table_facts(turn_columns(snapshot), found.turns)
-    return rows, reasons, told, len(_listed(found, app_state))
+    rows = table_facts(turn_columns(snapshot), found.turns[:_MOST_TURNS])
+    return rows, reasons, told, len(_listed(found, app_state)), len(found.turns)
 
 
 def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -93,9 +95,9 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     if snapshot is None:
         return []
     found, room = app_state.outlook, height - 1
-    turns = _in_line(found, snapshot)
-    place = min(len(found.turns), max(0, room - len(found.next[:1])))
-    rows = [*turns[:place], *turns[len(found.turns) :]]
+    turns, reasons = _in_line(found, snapshot)
+    place = min(len(turns), max(0, room - len(reasons)))
+    rows = [*turns[:place], *reasons]
     below = _told(_told_in_panel(found, app_state), found, app_state, room - len(rows))
     last = len(rows) + len(below)
     order = [*range(place, last), *range(place)]
@@ -120,13 +122,13 @@ def _told(told: Sequence[Occupied], found: Outlook, app_state: AppState, room: i
     return [((f" not free{count}", "dim"),), *rows[:shown]]
 
 
-def _in_line(found: Outlook, snapshot: Snapshot) -> list[Line]:
+def _in_line(found: Outlook, snapshot: Snapshot) -> tuple[list[Line], list[Line]]:
     """The rows of the panel about the waiters, and the row with the next waiter's reason."""
     reasons: list[Line] = [
         ((f" next: {waiter_name(turn.waiter)} · ", "strong"), (blocking_reason(turn, snapshot), ""))
         for turn in found.next[:1]
     ]
-    return [*table_lines(turn_columns(snapshot), found.turns), *reasons]
+    return table_lines(turn_columns(snapshot), found.turns[:_MOST_TURNS]), reasons
 
 
 def headline(found: Outlook, width: int, end: str = "") -> Line:
@@ -144,7 +146,8 @@ def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line],
     item that each line shows, None for none: the waiters, after them the devices."""
     snapshot = app_state.snapshot
     if snapshot is None:
-        return [clip(((" no reading yet", "dim"),), width)], [None]
+        lines = told_lines(why_no_rows(app_state), "dim", width)
+        return lines, [None] * len(lines)
     told: list[tuple[int | None, Line]] = []
     for place, (turn, row) in enumerate(
         zip(found.turns, table_lines(turn_columns(snapshot), found.turns), strict=True)
@@ -155,7 +158,11 @@ def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line],
         told.append((None, ((_NOBODY, "dim"),)))
     if found.occupied:
         told += [(None, ((" ", ""),)), (None, title("not free", width))]
-        rows = table_lines(occupied_columns(snapshot), found.occupied)
+        columns = occupied_columns(snapshot)
+        cells = column_widths(columns, found.occupied)
+        # A column that may be empty for a moment keeps its place.
+        cells = {each: cells.get(each, each.least) for each in columns if each in cells or each.least}
+        rows = table_lines(columns, found.occupied, widths=cells)
         if width - min(width_of(row[:-1]) for row in rows) < _LEAST_COMMAND:
             rows = _rows_of_told(found.occupied, snapshot)
         told += enumerate(rows, len(found.turns))

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from rich.cells import cell_len
-
 from gputui.choosing.links import numa_nodes, weakest, weakest_ring
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import short_bus_id
+from gputui.inventory.formatting import counted, short_bus_id
+from gputui.inventory.link import PCIE_WORDS
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
-from gputui.tui.views.text import Line, Span, clip, title, width_of
+from gputui.tui.views.text import Line, Span, cells_of, clip, title, width_of
 
 
 class Strip(NamedTuple):
@@ -36,18 +35,12 @@ def strip(app_state: AppState, width: int, dragged: str | None = None) -> Strip:
     """The strip of the selected devices; the device with the key `dragged` follows the mouse."""
     notes = (_by_command(app_state), _limits(app_state), _hidden_panels(app_state))
     head = title("selected", width, *notes)
-    keymap = app_state.screen.keymap
-    select, best, cpu = (key_of(action, keymap) for action in ("select", "best", "cpu"))
+    cpu = key_of("cpu", app_state.screen.keymap)
     if app_state.selection.cpu_only:
-        told: Line = ((" no device: CPU only", "strong"), (f"   {cpu} not CPU only", "dim"))
+        told: Line = ((" no device: CPU only", "strong"), (f"   {cpu} turns it off", "dim"))
         return Strip([head, clip(told, width)])
     if not app_state.selected:
-        if app_state.snapshot is not None and not app_state.box.devices:
-            told = ((" no devices in this box", "dim"), (f"   {cpu} CPU only", "dim"))
-            return Strip([head, clip(told, width)])
-        by_hand = select.removesuffix("/0-9")
-        words = f" nothing: {by_hand} or 0-9 selects, {best} selects the best free one, {cpu} is CPU only"
-        return Strip([head, clip(((words, "dim"),), width)])
+        return Strip([head, clip(((f" {nothing_selected(app_state)}", "dim"),), width)])
     facts = _facts(app_state)
     for before, texts, between in _forms(app_state):
         line, items = _items(app_state, before, texts, between, dragged)
@@ -60,8 +53,20 @@ def strip(app_state: AppState, width: int, dragged: str | None = None) -> Strip:
     return Strip([head, clip((*ranks, *facts), width)])
 
 
+def nothing_selected(app_state: AppState) -> str:
+    """That nothing is selected, and the keys that select."""
+    actions = ("select", "best", "wait", "cpu")
+    select, best, wait, cpu = (key_of(action, app_state.screen.keymap) for action in actions)
+    if not app_state.box.devices:
+        return f"nothing: {cpu} runs on the CPU only"
+    by_hand = f"{select.removesuffix('/0-9')} or 0-9 selects"
+    if app_state.is_full:
+        return f"nothing: {wait} waits in line, {by_hand} a busy one"
+    return f"nothing: {by_hand}, {best} the best free one"
+
+
 def _forms(app_state: AppState) -> Iterator[tuple[str, list[str], str]]:
-    """From the longest to the shortest form: the text before the devices, that of each, and the separator."""
+    """The forms, the longest first: the text before the devices, the text of each, and the separator."""
     call, devices = app_state.vendor.device, app_state.selected
     names = [f"GPU {app_state.box.label(device)}" for device in devices]
     buses = [f" ({short_bus_id(d.pci_bus_id)})" if d.pci_bus_id else "" for d in devices]
@@ -80,14 +85,14 @@ def _items(
 ) -> tuple[Line, tuple[tuple[int, int, str], ...]]:
     """The devices in a row, the one at the cursor marked, and the place of each."""
     spans: list[Span] = [(before, "strong")]
-    places, at = [], cell_len(before)
+    places, at = [], cells_of(before)
     for place, (text, key) in enumerate(zip(texts, app_state.selection, strict=True)):
         here = key == app_state.cursor
         gap = between if place else ""
         spans += [(gap, ""), ("▸" if here else " ", "cursor")]
         spans.append((text, "brand" if key == dragged else "strong-on" if here else "strong"))
-        begin = at + cell_len(gap) + 1
-        at = begin + cell_len(text)
+        begin = at + cells_of(gap) + 1
+        at = begin + cells_of(text)
         places.append((begin, at, key))
     return tuple(spans), tuple(places)
 
@@ -121,7 +126,7 @@ def _limits(app_state: AppState) -> str:
 def _hidden_panels(app_state: AppState) -> str:
     """How many panels are hidden, and the key that shows them; this rule is directly below the panels."""
     count, key = len({*app_state.screen.hidden}), key_of("panels", app_state.screen.keymap)
-    return f"{count} panel{'s' if count > 1 else ''} hidden: {key}" if count else ""
+    return f"{counted(count, 'panel')} hidden: {key}" if count else ""
 
 
 def _ranks(app_state: AppState, devices: tuple[Device, ...]) -> Line:
@@ -173,5 +178,6 @@ def _weakest(app_state: AppState) -> str:
         weakest(app_state.box, app_state.selected),
     )
     if ring == overall:
-        return ring or "unknown"
+        words = PCIE_WORDS.get(ring or "")
+        return f"{ring} ({words})" if words else ring or "unknown"
     return f"{at_least(app_state)}{ring} (ring)"

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from rich.cells import cell_len
-
 from gputui.choosing.verdict import GLYPHS, UsedBy
 from gputui.choosing.verdict_text import brief, your_job
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import UNKNOWN, duration, person, printable
+from gputui.inventory.formatting import duration, printable
 from gputui.sources.source import Want
-from gputui.tui.app_state import AppState
+from gputui.tui.app_state import NO_DEVICES, AppState
 from gputui.tui.device_rows import RISING
 from gputui.tui.views.columns import BEFORE, Cell, Columns, label_of
-from gputui.tui.views.text import Line, Span, clip, fit, padded, place_mark, wrap
+from gputui.tui.views.text import Line, Span, cells_of, clip, fit, padded, place_mark, wrap
 
 _GAP = "   "
 """The gap before the note at the right end of the heading."""
@@ -23,9 +21,6 @@ _BEFORE_STATE = "  "
 
 OWN_JOB = "▶"
 """The sign of a device that the user's own job has."""
-
-IDLE = "◔"
-"""The sign of a device that somebody has and does not use."""
 
 _LONG_ENOUGH = 60
 """Seconds after which "free" is followed by how long the device has been free."""
@@ -76,8 +71,9 @@ def table(
 
 def columns_of(app_state: AppState, width: int) -> Columns:
     """The columns that fit into `width`; the user's own columns leave room for the states."""
-    words = (_state(app_state, d)[1] for d in app_state.rows) if app_state.screen.columns else ()
-    return Columns.of(app_state, width, max((2 + cell_len(each) for each in words), default=0))
+    states = app_state.once(_states) if app_state.screen.columns else {}
+    words = [states[device.key][1] for device in app_state.rows] if states else []
+    return Columns.of(app_state, width, max((2 + cells_of(each) for each in words), default=0))
 
 
 def heading(app_state: AppState, columns: Columns, width: int, above: int = 0, below: int = 0) -> Line:
@@ -94,7 +90,7 @@ def heading(app_state: AppState, columns: Columns, width: int, above: int = 0, b
     hidden = [f"{mark} {count} more" for mark, count in (("▲", above), ("▼", below)) if count > 0]
     notes = [" ".join(hidden)] if hidden else []
     if app_state.screen.filter:
-        notes.insert(0, _filter_note(app_state, width - sum(cell_len(name) for _, name in names)))
+        notes.insert(0, _filter_note(app_state, width - sum(cells_of(name) for _, name in names)))
     shown, ids = _names_that_fit(names, notes, width)
     if sort is not None and sort not in ids:
         notes.insert(0, f"{sort}{sign}")
@@ -107,10 +103,10 @@ def _names_that_fit(
     names: Sequence[tuple[str | None, str]], notes: Sequence[str], width: int
 ) -> tuple[str, list[str | None]]:
     """The names of columns next to the notes, each whole or not at all; and the sort order of each."""
-    room = width - (cell_len("  ".join(notes)) + len(_GAP) if notes else 0)
+    room = width - (cells_of("  ".join(notes)) + len(_GAP) if notes else 0)
     text, ids = "", []
     for id, name in names:
-        if cell_len(text + name) > room:
+        if cells_of(text + name) > room:
             break
         text += name
         ids.append(id)
@@ -122,7 +118,7 @@ def _filter_note(app_state: AppState, room: int) -> str:
     every = len(app_state.snapshot.devices) if app_state.snapshot else 0
     found, words = len(app_state.rows), printable(app_state.screen.filter)
     note = f"{found} of {every} devices (filter: {words}; esc clears)"
-    return note if cell_len(note) + 12 <= room else f"{found} of {every} ({words}; esc clears)"
+    return note if cells_of(note) + 12 <= room else f"{found} of {every} ({words}; esc clears)"
 
 
 def filter_in_title(app_state: AppState) -> str:
@@ -132,13 +128,13 @@ def filter_in_title(app_state: AppState) -> str:
 
 def _short_filter(app_state: AppState) -> str:
     words = printable(app_state.screen.filter)
-    return words if cell_len(words) <= _LONGEST_FILTER else fit(words, _LONGEST_FILTER)
+    return words if cells_of(words) <= _LONGEST_FILTER else fit(words, _LONGEST_FILTER)
 
 
 def _with_mark(line: Line, mark: str, width: int) -> Line:
     """The line with a mark over its right end."""
-    mark = fit(mark, min(width, cell_len(mark)))
-    room = width - cell_len(mark)
+    mark = fit(mark, min(width, cells_of(mark)))
+    room = width - cells_of(mark)
     *before, last = line
     while before and not last[0].strip():
         last = before.pop()
@@ -170,7 +166,7 @@ def why_no_rows(app_state: AppState) -> str:
         return "reading the box …"
     hidden = len(app_state.snapshot.devices)
     if not hidden:
-        return "no devices in this box"
+        return NO_DEVICES
     return f"no device matches the filter “{_short_filter(app_state)}” ({hidden} hidden)"
 
 
@@ -179,7 +175,7 @@ def facts_shown(app_state: AppState, device: Device) -> object:
     return (
         device,
         _memory(app_state, device),
-        _state(app_state, device),
+        app_state.once(_states)[device.key],
         app_state.selection.rank(device.key),
         device.key == app_state.cursor,
         app_state.limits is None or device.key in app_state.limits.keys,
@@ -218,23 +214,25 @@ def state_of(app_state: AppState, device: Device) -> tuple[str, str, str]:
     if app_state.limits and device.key not in app_state.limits.keys:
         state = app_state.verdicts[device.key].state
         return GLYPHS[state], f"not yours, {state}", state
-    return _state(app_state, device)
+    return app_state.once(_states)[device.key]
+
+
+def _states(app_state: AppState) -> dict[str, tuple[str, str, str]]:
+    return {device.key: _state(app_state, device) for device in app_state.box.devices}
 
 
 def _state(app_state: AppState, device: Device) -> tuple[str, str, str]:
-    """The same whatever limits there are. The words are the brief text of the verdict, with how long the
-    device has been free; or the text of our job on it, or of a user who does not use it."""
+    """The same without regard to limits. The words are the brief text of the verdict, with how long the
+    device has been free; or the text of our job on it."""
     assert app_state.snapshot is not None
     verdict, now = app_state.verdicts[device.key], app_state.snapshot.time
     job = app_state.own_job_on(device.key)
     if job is not None:
         return OWN_JOB, your_job(job, now), "mine"
     main = verdict.cause.processes[0] if isinstance(verdict.cause, UsedBy) else None
-    idle = app_state.idle_for(device.key)
-    if main is not None and idle is not None:
-        return IDLE, f"{person(main.user or UNKNOWN, main.own)} idle {duration(idle)}", "idle"
     words = brief(verdict, now)
     lasting = app_state.seconds_in_state(device.key)
     if verdict.free and lasting >= _LONG_ENOUGH:
         words = f"{words} {duration(lasting)}"
-    return GLYPHS[verdict.state], words, "mine" if main is not None and main.own else verdict.state
+    own = main is not None and main.own and verdict.shown != "idle"
+    return GLYPHS[verdict.shown], words, "mine" if own else verdict.shown

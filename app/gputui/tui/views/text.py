@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
+from gputui.inventory import text_table
 from gputui.inventory.columns import Column, T
 from gputui.inventory.formatting import UNKNOWN, printable
 
@@ -14,22 +16,32 @@ _HANGING = 12
 
 _INDENT = 6
 
+_FOLDERS = re.compile(r"(?<= )/\S*/")
+"""The folders of an absolute path among the words of a command."""
+_INTERPRETER = re.compile(r"^python[0-9.]* (?!-)")
+"""The interpreter before a script."""
+
 Span = tuple[str, str]
 """Text, and the name of its style (`widgets/lines.py` lists them; "" is plain)."""
 
 Line = tuple[Span, ...]
 
 
+def cells_of(text: str) -> int:
+    """The width of the text in cells. Rich's function looks each text up among the last thousands."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
 def width_of(line: Line) -> int:
     """The width of the line in cells."""
-    return sum([cell_len(text) for text, _ in line])
+    return sum([len(text) if text.isascii() else cell_len(text) for text, _ in line])
 
 
 def fit(text: str, width: int, right: bool = False) -> str:
     """`text` in exactly `width` cells: cut with an ellipsis, or padded with spaces."""
     if width <= 0:
         return ""
-    length = cell_len(text)
+    length = cells_of(text)
     if length > width:
         return set_cell_size(text, width - 1) + "…"
     pad = " " * (width - length)
@@ -41,7 +53,7 @@ def shorten(name: str, width: int) -> str:
 
     "H100 80GB HBM3" in nine cells is "H100 80GB", "V100-SXM2-32GB" is "V100-SXM2".
     """
-    if cell_len(name) <= width:
+    if cells_of(name) <= width:
         return fit(name, width)
     cut = set_cell_size(name, width + 1)
     end = max(cut.rfind(" "), cut.rfind("-"))
@@ -55,7 +67,7 @@ def clip(line: Line, width: int) -> Line:
     out: list[Span] = []
     left = width
     for text, style in line:
-        length = cell_len(text)
+        length = cells_of(text)
         if length >= left:
             out.append((fit(text + "…", left), style))
             break
@@ -64,12 +76,37 @@ def clip(line: Line, width: int) -> Line:
     return tuple(out)
 
 
+def clip_command(line: Line, width: int) -> Line:
+    """The line, which ends with a command, cut to `width` cells. The folders of its paths and the interpreter
+    are left out first: many rows have the same ones, and the name of the script comes after them."""
+    if width_of(line) <= width:
+        return line
+    *head, (text, style) = line
+    return clip((*head, (_INTERPRETER.sub("", _FOLDERS.sub("…/", text)), style)), width)
+
+
 def padded(line: Line, width: int) -> Line:
     """The line in exactly `width` cells: cut with an ellipsis, or padded with spaces."""
     missing = width - width_of(line)
     if missing < 0:
         return clip(line, width)
     return (*line, (" " * missing, "")) if missing else line
+
+
+def hint_line(hints: Sequence[tuple[str, str]], last: Sequence[tuple[str, str]], width: int) -> Line:
+    """Keys, each with what it does: as many as fit, none cut. The last of the `last` ones stays longest, then
+    the first of all, then the others of the `last` ones."""
+    hints, last = [*hints], [*last]
+    while True:
+        spans: list[Span] = []
+        for key, hint in [*hints, *last]:
+            spans += [(f"{'  ' if spans else ' '}{key}", "key"), (f" {hint}", "dim")]
+        if width_of(tuple(spans)) <= width or not hints:
+            return clip(tuple(spans), width)
+        if len(hints) == 1 < len(last):
+            del last[0]
+        else:
+            hints.pop()
 
 
 def flow(items: Sequence[Line], width: int) -> list[Line]:
@@ -129,7 +166,7 @@ def _cells_of(column: Column[T], spans: Sequence[Span], heading: bool) -> int | 
     if texts <= ({"", UNKNOWN} if column.optional else {""}):
         return None
     names = [column.name] if heading else []
-    return max(column.least, min(column.most, max(map(cell_len, [*texts, *names]))))
+    return max(column.least, min(column.most, max(map(cells_of, [*texts, *names]))))
 
 
 def table_lines(
@@ -176,10 +213,10 @@ def title(text: str, width: int, *tails: str) -> Line:
     head = f" ─ {text} "
     parts = [part for tail in tails if tail for part in tail.split("  ")]
     # A part that does not fit is left out as a whole: half a hint is useless.
-    while parts and cell_len(head) + cell_len("  ".join(parts)) + 4 > width:
+    while parts and cells_of(head) + cells_of("  ".join(parts)) + 4 > width:
         parts.pop()
     end = f" {'  '.join(parts)} ─" if parts else ""
-    rule = "─" * max(0, width - cell_len(head) - cell_len(end) - 1)
+    rule = "─" * max(0, width - cells_of(head) - cells_of(end) - 1)
     return clip(((" ─ ", "rule"), (text, "title"), (f" {rule}", "rule"), (end, "dim")), width)
 
 
@@ -187,12 +224,7 @@ def bar(fraction: float | None, width: int) -> tuple[str, str]:
     """A horizontal bar as (full part, empty part), to an eighth of a cell; unknown is all spaces."""
     if fraction is None:
         return "", " " * width
-    eighths = round(min(1.0, max(0.0, fraction)) * width * 8)
-    if fraction > 0:
-        # A value above zero is never drawn as empty.
-        eighths = max(1, eighths)
-    full, part = divmod(eighths, 8)
-    filled = "█" * full + (" ▏▎▍▌▋▊▉"[part] if part else "")
+    filled = text_table.bar(fraction, width)
     return filled, "░" * (width - len(filled))
 
 
@@ -208,11 +240,13 @@ def told_lines(text: str, tone: str, width: int) -> list[Line]:
 
 def wrap(text: str, width: int) -> list[str]:
     """`text` in pieces of at most `width` cells, broken at spaces where possible; no text is lost."""
+    if cells_of(text) <= width and "\n" not in text and text[:1] != " ":
+        return [text]
     pieces: list[str] = []
     line = ""
     for word in text.replace("\n", " ").split(" "):
         joined = f"{line} {word}" if line else word
-        if cell_len(joined) <= width:
+        if cells_of(joined) <= width:
             line = joined
             continue
         if line:

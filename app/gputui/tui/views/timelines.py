@@ -97,15 +97,21 @@ class Frame:
         return next((self.span.time(each) for each in columns if 0 <= each < self.span.columns), None)
 
 
-def charts_key(app_state: AppState, width: int = 160, zoom: int = USUAL_ZOOM) -> Hashable:
-    """A cache key for charts of about this width: while it stays the same, they need not be drawn again."""
+def charts_key(app_state: AppState, width: int, height: int, zoom: int = USUAL_ZOOM) -> Hashable:
+    """A cache key for charts of this size: while it stays the same, they need not be drawn again."""
     timelines = app_state.timelines
     if timelines is None:
         return None
-    beside = _beside(width, None)
+    stacked = (height - 2) // max(1, len(app_state.once(charted))) > _LEAST_STACKED
+    beside = 1 if stacked else _beside(width, None)
     step = min(zoom / _columns(width, _gutter(1, beside), beside), _REDRAWN)
     shown = tuple((device.key, _is_lost(app_state, device)) for device in app_state.rows)
     return timelines.until // step, timelines.adopted, shown, app_state.screen.filter
+
+
+def zoomed(zoom: int, by: int) -> int:
+    """The span that is `by` steps longer, or the nearer end of `ZOOMS`."""
+    return ZOOMS[min(max(0, ZOOMS.index(zoom) + by), len(ZOOMS) - 1)]
 
 
 def zoom_name(zoom: int) -> str:
@@ -120,7 +126,7 @@ def timelines_pane(app_state: AppState, width: int, height: int, zoom: int = USU
     """A rule, the charts of as many devices as fit, and the axis."""
     if app_state.snapshot is None or height < 3:
         return []
-    devices = charted(app_state)
+    devices = app_state.once(charted)
     tail = [filter_in_title(app_state), f"last {zoom_name(zoom)}"]
     if len(devices) == 1:
         lines = device_charts(app_state, devices[0].key, width, height - 1, zoom)[0]
@@ -135,7 +141,8 @@ def timelines_pane(app_state: AppState, width: int, height: int, zoom: int = USU
 def charted(app_state: AppState, metric: Metric | None = None) -> list[Device]:
     """The listed devices that have a past to show, in that order; of a single metric, if it is given.
 
-    The driver reports no utilization of a MIG instance, nor of a GPU that is divided into instances.
+    The driver reports no utilization of a GPU that is divided into MIG instances, and before Hopper none
+    of an instance.
     """
     timelines = app_state.timelines
     if timelines is None:
@@ -228,15 +235,10 @@ class _Charts:
     def lines(self, devices: Sequence[Device], current: str | None) -> list[tuple[Line, str]]:
         """The lines of as many of these devices as fit, each with the key of its device, "" for none."""
         count = max(0, min(len(devices), (self._room + self._gap) // (self._tall + self._gap)))
-        # Spare lines that are too few to make all charts taller go between them: the axis stays at the end.
-        blank = self._room - count * self._tall - (count - 1) * self._gap
-        if blank >= count or not (self._gap or self._tall > 1):
-            blank = 0
         found: list[tuple[Line, str]] = []
         for place, device in enumerate(devices[:count]):
             if place:
-                more = place * blank // (count - 1) - (place - 1) * blank // (count - 1)
-                found += [(_BLANK, "")] * (self._gap + more)
+                found += [(_BLANK, "")] * self._gap
             found += [(line, device.key) for line in self._block(device, device.key == current)]
         beside = len(self.lefts)
         if beside > 1:
@@ -360,12 +362,10 @@ def _at_moment(app_state: AppState, device: Device, metric: Metric, cursor: floa
 
 def why_no_charts(app_state: AppState, device: Device | None, metric: Metric | None) -> str:
     """Why there is no chart of one device, or (None) of any listed device."""
-    if app_state.timelines is None:
-        return "no reading yet"
+    if app_state.snapshot is None or (device is None and not app_state.rows):
+        return why_no_rows(app_state)
     if device is not None:
         return _why_unknown(app_state, device, metric or "utilization")
-    if not app_state.rows:
-        return why_no_rows(app_state)
     return f"no {metric or 'utilization, memory or power'} known of any device"
 
 

@@ -7,25 +7,25 @@ from collections.abc import Callable, Sequence
 from textual import events
 
 from gputui.tui.app_state import AppState
-from gputui.tui.views.keys import keys
+from gputui.tui.views.keys import Place, keys
 from gputui.tui.views.text import Line
 from gputui.tui.widgets.lines import Lines
 
 
 class KeyLine(Lines):
-    """The next sensible keys. `perform` is called with the action of a clicked key."""
+    """The keys of the main screen. `perform` is called with the action of a clicked key."""
 
     def __init__(self, id: str, perform: Callable[[str], object]) -> None:
         super().__init__(id=id)
         self._perform = perform
-        self._places: list[tuple[int, int, str]] = []
+        self._places: tuple[Place, ...] = ()
 
     def show(self, app_state: AppState, instead: Sequence[Line] = ()) -> None:
-        """Show the next sensible keys, or a line `instead`."""
+        """Show the keys, or a line `instead`."""
 
         def build(width: int, _: int) -> list[Line]:
             if instead:
-                self._places = []
+                self._places = ()
                 return [*instead]
             line, self._places = keys(app_state, width)
             return [line]

@@ -6,21 +6,28 @@ of the screen consists of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.segment import Segment
 from rich.style import Style
 from textual.css.scalar import Scalar
+from textual.errors import NoWidget
 from textual.filter import ANSIToTruecolor, LineFilter
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
 from gputui.inventory.formatting import printable
-from gputui.tui.looks import look
-from gputui.tui.views.text import Line
+from gputui.tui.styles import look
+from gputui.tui.views.text import Line, cells_of
 
 _OWN_BACKGROUND = ("-on", "here", "brand", "slot")
+
+_NOTHING: tuple[Line, bool] = ((), False)
+"""Shown below the last line."""
+
+Piece = tuple[int, int, int, Iterable[Segment]]
+"""A painted line of the terminal, or a part of one: its line, its first cell, its cells, and their text."""
 
 Build = Callable[[int, int], Sequence[Line]]
 """Returns the lines to show for a width and a height in cells."""
@@ -31,6 +38,8 @@ class Lines(Widget):
 
     `draw` sets a builder, which is called again whenever the size changes: the first painting after a layout
     is already right.
+
+    take  called with itself and the lines that have changed; returns whether they will be painted by `pieces`
     """
 
     ALLOW_SELECT = False
@@ -39,9 +48,11 @@ class Lines(Widget):
         super().__init__(id=id)
         self._shown: list[tuple[Line, bool]] = []
         self._looks: dict[tuple[str, bool], Style] = {}
+        self._painted: dict[int, tuple[object, Strip]] = {}
         self._build: Build | None = None
         self._height: int | None = None
         self.lit: int | None = None
+        self.take: Callable[[Lines, list[int]], bool] = lambda lines, changed: False
 
     def draw(self, build: Build) -> None:
         """Show the lines that `build` returns, now and after every change of size."""
@@ -67,10 +78,15 @@ class Lines(Widget):
     def on_unmount(self) -> None:
         # Otherwise the signal's callback keeps this widget, and through it the whole page: 60 KiB each time.
         self.app.theme_changed_signal.unsubscribe(self)
+        self._painted.clear()
 
     def _restyle(self) -> None:
-        self._looks.clear()
+        self._forget_looks()
         self.refresh()
+
+    def _forget_looks(self) -> None:
+        self._looks.clear()
+        self._painted.clear()
 
     def on_resize(self) -> None:
         if self._build is not None:
@@ -78,15 +94,31 @@ class Lines(Widget):
 
     def _show(self, lines: Sequence[Line]) -> None:
         """Show these lines; only the lines that differ are painted again."""
-        before = self._shown
-        self._shown = [(line, place == self.lit) for place, line in enumerate(lines)]
-        if len(before) != len(self._shown):
+        shown = [(line, place == self.lit) for place, line in enumerate(lines)]
+        if len(shown) != len(self._shown):
+            self._shown = shown
             self.refresh()
             return
-        changed = [y for y, pair in enumerate(zip(before, self._shown, strict=True)) if pair[0] != pair[1]]
-        if changed:
-            width = self.size.width
-            self.refresh(*(Region(0, y, width, 1) for y in changed))
+        changed = [y for y, pair in enumerate(zip(self._shown, shown, strict=True)) if pair[0] != pair[1]]
+        for y in changed:
+            self._shown[y] = shown[y]
+        if changed and not self.take(self, changed):
+            self.refresh_lines(changed)
+
+    def refresh_lines(self, changed: Sequence[int]) -> None:
+        """Have Textual paint these lines."""
+        width = self.size.width
+        self.refresh(*(Region(0, y, width, 1) for y in changed))
+
+    def pieces(self, changed: Sequence[int]) -> list[Piece]:
+        """These lines at their places on the terminal; [] where the widget is not wholly visible."""
+        try:
+            place = self.screen.find_widget(self)
+        except NoWidget:
+            return []
+        x, y, width, _ = place.region
+        whole = place.clip.contains_region(place.region)
+        return [(y + each, x, width, self._segments(each, width)) for each in changed] if whole else []
 
     @property
     def texts(self) -> list[str]:
@@ -94,20 +126,42 @@ class Lines(Widget):
         return ["".join(text for text, _ in line) for line, _ in self._shown]
 
     def notify_style_update(self) -> None:
-        self._looks.clear()
+        self._forget_looks()
         super().notify_style_update()
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        # Themes have no colors of the terminal: this filter would copy every painted line in vain.
+        # Themes have no colours of the terminal: this filter would copy every painted line in vain.
         return [each for each in super().get_line_filters() if not isinstance(each, ANSIToTruecolor)]
 
-    def render_line(self, y: int) -> Strip:
+    def render_lines(self, crop: Region) -> list[Strip]:
+        # Textual's method looks for borders, padding and opacity in each frame, and filters every line again.
         width = self.size.width
-        if y >= len(self._shown):
-            return Strip.blank(width, self._style("", False))
-        line, lit = self._shown[y]
+        strips = [self._strip(y, width) for y in crop.line_range]
+        first, last = crop.column_span
+        return strips if (first, last) == (0, width) else [strip.crop(first, last) for strip in strips]
+
+    def _strip(self, y: int, width: int) -> Strip:
+        """The painted line, made anew only where what it shows has changed."""
+        shown = self._shown[y] if y < len(self._shown) else _NOTHING
+        before = self._painted.get(y)
+        if before is not None and before[0] is shown and before[1].cell_length == width:
+            return before[1]
+        strip = Strip(self._segments(y, width), width)
+        self._painted[y] = shown, strip
+        return strip
+
+    def _segments(self, y: int, width: int) -> list[Segment]:
+        """The line in exactly `width` cells."""
+        line, lit = self._shown[y] if y < len(self._shown) else _NOTHING
         segments = [Segment(printable(text), self._style(name, lit)) for text, name in line if text]
-        return Strip(segments).adjust_cell_length(width, self._style("", lit))
+        missing = width - sum([cells_of(text) for text, _, _ in segments])
+        if missing > 0:
+            segments.append(Segment(" " * missing, self._style("", lit)))
+        elif missing:
+            segments = list(Strip(segments).crop(0, width))
+        for each in self.get_line_filters():
+            segments = each.apply(segments, self.background_colors[1])
+        return segments
 
     def _style(self, name: str, lit: bool) -> Style:
         key = (name, lit)

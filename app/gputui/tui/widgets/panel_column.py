@@ -34,7 +34,7 @@ class PanelColumn(Lines):
     def _panel(self, app_state: AppState, name: str, height: int) -> list[Line]:
         """The lines of one panel, exactly `height`; from the cache if they would be the same."""
         panel, width = PANELS_BY_NAME[name], self._column.width
-        facts = (width, height, panel.facts(app_state))
+        facts = (width, height, panel.facts(app_state, width, height))
         before = self._built.get(name)
         if before is not None and before[0] == facts:
             return before[1]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import MIB, printable
 from gputui.system.pci_ids import name_of
 from gputui.system.root import Root
 
 _LIBDRM = "/usr/share/libdrm/amdgpu.ids"
-_MOST = 4 * 1024 * 1024
+_MOST = 4 * MIB
 _MOST_NAME = 80
 
 KNOWN: dict[str, str] = {

@@ -241,10 +241,13 @@ class AmdSource(MachineSource):
         # Imported here: most calls do not need it.
         from gputui.inventory.telemetry import Telemetry
 
+        # Those of rocm-smi (rocm_smi_main.cc), which also counts the GPUs that we may not open.
+        by_bus = sorted((node.location, node.partition) for node in self._topology.gpus)
         for gpu in self._gpus or ():
-            telemetry = None
+            telemetry, node = None, gpu.node
             if gpu.own_card and (among is None or gpu.device.key in among):
-                telemetry = Telemetry(**gpu.own_card.telemetry())
+                number = by_bus.index((node.location, node.partition)) if node else None
+                telemetry = Telemetry(**gpu.own_card.telemetry(), tool_index=number)
             gpu.device = replace(gpu.device, telemetry=telemetry)
 
     # Wiring.

@@ -24,7 +24,16 @@ _OPENCL = "GPU_DEVICE_ORDINAL"
 
 _OF_A_PARTITION = "load, power, temperature, clocks and errors are those of the whole GPU, not of a partition"
 
-_NOT_TOLD = ("SM active", "SM occupancy", "tensor cores", "video", "state", "PCIe traffic", "NVLink", "XID")
+_NOT_TOLD = (
+    "SM active",
+    "SM occupancy",
+    "tensor cores",
+    "video",
+    "state",
+    "PCIe traffic",
+    "NVLink",
+    "driver error",
+)
 _FACTS = {"SM": "GPU", **dict.fromkeys(_NOT_TOLD, "")}
 _OF_THE_WHOLE = (
     *("utilization", "bandwidth", "power", "energy", "temperature", "memory, fan", "fan", "SM", "memory"),
@@ -34,14 +43,14 @@ _FACTS_OF_A_PARTITION = dict.fromkeys((*_NOT_TOLD, *_OF_THE_WHOLE), "")
 """Facts that are never reported for an AMD GPU, and for a partition of one (`Vendor.fact_names`)."""
 
 _HIP_ERRORS = {
-    3: "it cannot be initialized; is amdgpu loaded, and of a version that this ROCm supports?",
+    3: "it cannot be initialized; check that amdgpu is loaded, in a version that this ROCm supports",
     100: (
-        "no device; nothing in HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES is there, or /dev/kfd and"
+        "no device; HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES name none of this machine, or /dev/kfd and"
         " /dev/dri/renderD* cannot be opened (groups render and video; in a container, --device)"
     ),
     101: "no such device",
 }
-"""By hipError_t (hip_runtime_api.h): the meaning and the remedy."""
+"""The meaning and the remedy, by hipError_t (hip_runtime_api.h)."""
 
 
 class AmdContainers(Containers):
@@ -92,12 +101,13 @@ class Amd(Vendor):
     uuid_prefixes = ("GPU-",)
     visibility = HipVisibility()
     containers = AmdContainers()
+    kubernetes = "amd.com/gpu"
     environment_hints = (
         ("AMD_SERIALIZE_KERNEL", "3", "errors name their line; slow"),
         ("PYTORCH_HIP_ALLOC_CONF", "expandable_segments:True", "less fragmentation"),
     )
     remedies = {
-        "held": "`sudo fuser -v /dev/kfd` may show it",
+        "held": "on its host: `sudo fuser -v /dev/kfd`",
         "reset": "`sudo amd-smi reset --gpureset` resets it",
     }
     data_parallel = True
@@ -152,13 +162,13 @@ class Amd(Vendor):
             remedy = _HIP_ERRORS.get(code, "see `dmesg`")
             return f"HIP does not start, hipError_t {code}: {remedy}"
         return (
-            f"no HIP: {error}; is ROCm installed, and its lib folder known to the linker?" if error else None
+            f"no HIP: {error}; install ROCm, and make its lib folder known to the linker" if error else None
         )
 
     def by_uuid_warning(self, devices: Sequence[Device]) -> str:
         if all(reads_uuids(device) for device in devices):
             return ""
-        return "HIP reads UUIDs from 6.2 on; an older one sees no device then (--ids index)"
+        return "HIP reads UUIDs from 6.2 on; an older HIP then sees no device (--ids index)"
 
     def bare_uuid(self, uuid: str) -> str:
         digits = super().bare_uuid(uuid).replace("-", "")

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import is_digits
 from gputui.inventory.light_dataclasses import replace
 from gputui.vendors.visibility import Changes, Ids, Inherited, Listed, Visibility
 
@@ -91,13 +92,13 @@ class HipVisibility(Visibility):
             said.append(found.warning if name == HIP else None)
             if rocr is not None:
                 numbers = ",".join(str(device.index) for device in visible) or "none"
-                notes.append(f"{name}={text} counts what {ROCR}={rocr} leaves: GPU {numbers} here")
+                notes.append(f"{name}={text} counts within {ROCR}={rocr}: GPU {numbers} here")
             elif name == CUDA:
                 notes.append(f"ROCm obeys {CUDA}={text} where {HIP} is not set")
         if not settings:
             return None
         if hip is not None and cuda is not None:
-            notes.append(f"ROCm does not read {CUDA}={cuda} beside {HIP}")
+            notes.append(f"ROCm does not read {CUDA}={cuda} where {HIP} is set")
         return Inherited(
             tuple(settings),
             tuple(device.key for device in visible),
@@ -142,7 +143,7 @@ def _hip(text: str, setting: str, devices: Sequence[Device]) -> Listed:
 
 
 def _hip_means(device: Device, entry: str) -> bool:
-    if entry.isascii() and entry.isdigit():
+    if is_digits(entry):
         return device.index == int(entry) if len(entry) < 10 else False
     # Of partitions that share a UUID, HIP takes the first.
     return bool(device.uuid) and entry == device.uuid
@@ -155,12 +156,14 @@ def _rocr(text: str, devices: Sequence[Device]) -> Listed:
     """
     found: list[Device] = []
     for entry in map(str.strip, text.split(",")) if text.strip() else ():
-        if entry.isascii() and entry.isdigit():
+        if is_digits(entry):
             named = [d for d in devices if len(entry) < 10 and d.index == int(entry)]
         else:
             named = [d for d in devices if len(entry) > 4 and d.uuid.lower().startswith(entry.lower())]
         if len(named) != 1 or named[0] in found:
-            why = "names no device of this box" if not named else "names several, or one again"
+            why = (
+                "names no device of this box" if not named else "names several devices, or one a second time"
+            )
             return Listed(tuple(found), f"{ROCR}={text}: {entry!r} {why}; ROCr stops there")
         found.append(named[0])
     return Listed(tuple(found))

@@ -12,7 +12,7 @@ import io
 import re
 from collections.abc import Sequence
 
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import MIB, printable
 from gputui.system.pci_tree import FUNCTION
 
 COLUMNS: tuple[str, ...] = (
@@ -36,7 +36,6 @@ QUESTIONS: tuple[tuple[str, ...], ...] = (
 """Columns to request, tried in order until a version knows them all: all that gputui shows, then those that
 monitors request from every version, then those that decide whether a device is free."""
 
-MIB = 1024 * 1024
 _MOST_ROWS = 256
 _MOST_TEXT = 120
 _UNITS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-MIB = 1024 * 1024
+from gputui.inventory.formatting import MIB
 
 IDLE = {1: 512 * MIB, 2: 768 * MIB, 3: 672 * MIB}
 """Bytes in use on an idle device, by generation, as hl-smi prints them."""

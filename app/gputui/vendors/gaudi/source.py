@@ -115,7 +115,7 @@ class GaudiSource(MachineSource):
             if found is not None:
                 self._rows, self._columns, self._troubles = found, columns, {}
                 return
-            self._troubles["hl-smi"] = self._smi.trouble or "hl-smi: its answer is no table of devices"
+            self._troubles["hl-smi"] = self._smi.trouble or "hl-smi: its output is not a table of devices"
             if text is None and self._smi.silent:
                 return
 

@@ -46,12 +46,13 @@ class Gaudi(Vendor):
     device_type = "hpu"
     visibility = ModuleVisibility()
     containers = GaudiContainers()
+    kubernetes = "habana.ai/gaudi"
     environment_hints = (
         ("PT_HPU_LAZY_MODE", "0", "eager mode with torch.compile"),
         ("HABANA_LOGS", "/tmp/habana_logs", "where the driver's logs go"),
     )
     remedies = {
-        "held": "`sudo fuser -v /dev/accel/accel*` may show it",
+        "held": "on its host: `sudo fuser -v /dev/accel/accel*`",
         "memory": "only hl-smi reports it, which must be on PATH and answer",
         "reset": "`sudo hl-smi -r` resets it",
     }
@@ -78,7 +79,7 @@ class Gaudi(Vendor):
         self, devices: Sequence[Device], environ: Mapping[str, str], by_index: bool
     ) -> tuple[str, ...]:
         if any(device.module is None for device in devices):
-            return ("the module ids are not known: hl-smi's indices stand for them, which may be others",)
+            return ("the module ids are not known; hl-smi's indices are used instead, which may differ",)
         return ()
 
     def nodes(self, device: Device, root: Root) -> tuple[str, ...]:

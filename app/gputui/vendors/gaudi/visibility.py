@@ -8,6 +8,7 @@ HPU" and "PyTorch device assignment").
 from __future__ import annotations
 
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import is_digits
 from gputui.vendors.visibility import Visibility
 
 MODULES = "HABANA_VISIBLE_MODULES"
@@ -19,8 +20,8 @@ class ModuleVisibility(Visibility):
     variable = MODULES
     none = none_in_words = "none"
     order_in_words = (
-        f"{MODULES} is in the order of the ranks: each tries the module at its own place first, and takes"
-        " another one of the list where that is in use"
+        f"{MODULES} is in the order of the ranks: each rank tries the module at its own place first, and"
+        " takes another module of the list if that is in use"
     )
     reader = "the Gaudi software"
     also = ("HABANA_VISIBLE_DEVICES",)
@@ -29,4 +30,4 @@ class ModuleVisibility(Visibility):
         return device.index if device.module is None else device.module
 
     def _is_named(self, device: Device, entry: str) -> bool:
-        return entry.isascii() and entry.isdigit() and len(entry) < 6 and int(entry) == self.number(device)
+        return is_digits(entry) and len(entry) < 6 and int(entry) == self.number(device)

@@ -56,7 +56,7 @@ def driver() -> dict[str, Any]:
         library = ctypes.CDLL("libze_loader.so.1")
         code = library.zeInit(_GPU_ONLY)
         if code:
-            found["code"], found["error"] = code, f"Level Zero does not start: zeInit answers {code:#x}"
+            found["code"], found["error"] = code, f"Level Zero does not start: zeInit returns {code:#x}"
             return found
         for one in _handles(library.zeDriverGet):
             found["devices"] += [_told(library, each) for each in _handles(library.zeDeviceGet, one)]

@@ -92,7 +92,7 @@ class IntelSource(MachineSource):
         self._units: list[_Unit] | None = None
         self._gpus: list[_Gpu] = []
         self._by_table = False
-        self._by_smi: dict[int, dict[int, int | None]] | None = None
+        self._by_smi: xpu_smi.Used | None = None
 
     def open(self) -> None:
         if self._units is not None:
@@ -190,7 +190,7 @@ class IntelSource(MachineSource):
             # Version 2 without a command prints everything in one table.
             self._by_table, found = True, tuple(row.found for row in rows)
         elif text is not None and not found and not all(map(_is_integrated, self._gpus or [_Gpu(None)])):
-            self._troubles["discovery"] = "xpu-smi discovery: its answer is no list of devices"
+            self._troubles["discovery"] = "xpu-smi discovery: its output is not a list of devices"
         totals = {row.found.number: row.total for row in rows or ()}
         by_function = {gpu.function: gpu for gpu in self._gpus}
         alone = not self._gpus

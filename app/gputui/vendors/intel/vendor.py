@@ -57,12 +57,13 @@ class Intel(Vendor):
     device_type = "xpu"
     visibility = LevelZeroVisibility()
     containers = IntelContainers()
+    kubernetes = "gpu.intel.com/xe"
     environment_hints = (
         ("CCL_LOG_LEVEL", "info", "oneCCL logs what it does"),
         ("ZE_ENABLE_PCI_ID_DEVICE_ORDER", "0", "counts discrete GPUs first, as gputui does"),
     )
     remedies = {
-        "held": "`sudo fuser -v /dev/dri/render*` may show it",
+        "held": "on its host: `sudo fuser -v /dev/dri/render*`",
         "memory": "the kernel reports it only to root and to programs with CAP_PERFMON: `sudo gputui`",
     }
     backend = "xccl"

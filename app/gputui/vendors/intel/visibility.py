@@ -64,10 +64,10 @@ class LevelZeroVisibility(Visibility):
             known = number.isascii() and all(part.isdigit() and len(part) < 6 for part in numbers)
             device = counted.get(int(number)) if known and number else None
             if device is None or (dot and device.partition is not None):
-                wrong.append(f"{entry!r} names no device of this box, and {self.reader} passes it over")
+                wrong.append(f"{entry!r} names no device of this box; {self.reader} skips it")
                 continue
             if dot:
-                wrong.append(f"{entry!r} is one tile of GPU {device.index}, of which gputui shows the whole")
+                wrong.append(f"{entry!r} is one tile of GPU {device.index}, which gputui shows as a whole")
             found.add(device.key)
         warning = f"{setting}: {'; '.join(wrong)}" if wrong else None
         return Listed(tuple(device for device in devices if device.key in found), warning)

@@ -13,11 +13,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import MIB, printable
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.system.pci_tree import FUNCTION
 
-MIB = 1024 * 1024
 _MOST_DEVICES = 256
 _MOST_ROWS = 65_536
 _MOST_TILES = 16
@@ -68,6 +67,10 @@ class Wires:
 
     labels: tuple[tuple[int, int | None], ...]
     words: tuple[tuple[str | None, ...], ...]
+
+
+Used = dict[int, dict[int, int | None]]
+"""By device, the bytes of each process there; None where they are not known."""
 
 
 def document(text: str | None) -> Any:
@@ -252,13 +255,13 @@ def _bytes(amount: float | None, total: int | None) -> int | None:
     return round(amount * MIB) if amount * MIB <= most else round(amount) if amount <= most else None
 
 
-def processes(text: str | None) -> dict[int, dict[int, int | None]] | None:
+def processes(text: str | None) -> Used | None:
     """Return, by device, each process's bytes there, without xpu-smi itself; None where it is no such list.
 
     The text is `ps -j`, or the table of `ps`; both count in KiB.
     """
     root = document(text)
-    found: dict[int, dict[int, int | None]] = {}
+    found: Used = {}
     if isinstance(root, dict):
         rows = _rows(root, "device_util_by_proc_list")
         if rows is None:
@@ -278,7 +281,7 @@ def processes(text: str | None) -> dict[int, dict[int, int | None]] | None:
 
 
 def _add(
-    found: dict[int, dict[int, int | None]],
+    found: Used,
     pid: int | None,
     command: str,
     device: int | None,
@@ -345,9 +348,9 @@ def overview(text: str | None) -> tuple[Row, ...] | None:
     return tuple(found[:_MOST_DEVICES]) or None
 
 
-def overview_processes(text: str | None) -> dict[int, dict[int, int | None]]:
+def overview_processes(text: str | None) -> Used:
     """Return the processes below that table, in the form of `processes`."""
-    found: dict[int, dict[int, int | None]] = {}
+    found: Used = {}
     for line in _lines(text):
         row = _LISTED.fullmatch(line)
         if row is not None:

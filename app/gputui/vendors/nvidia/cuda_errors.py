@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 _CODES: dict[int, tuple[str, str]] = {
-    2: ("OUT_OF_MEMORY", "the driver has no memory left to start with"),
-    34: ("STUB_LIBRARY", "a stub of libcuda stands before the driver's own in LD_LIBRARY_PATH"),
+    2: ("OUT_OF_MEMORY", "the driver has too little memory to start"),
+    34: (
+        "STUB_LIBRARY",
+        "a stub of libcuda comes before the driver's own in LD_LIBRARY_PATH; remove its folder there",
+    ),
     36: ("CALL_REQUIRES_NEWER_DRIVER", "the driver is too old; update it"),
-    46: ("DEVICE_UNAVAILABLE", "another process has it for itself (exclusive mode)"),
-    100: ("NO_DEVICE", "nothing in CUDA_VISIBLE_DEVICES is there, or this container was given no GPU"),
-    304: ("OPERATING_SYSTEM", "may /dev/nvidia* and /dev/nvidia-uvm be opened? (nvidia-modprobe -u)"),
-    802: ("SYSTEM_NOT_READY", "behind NVSwitches the fabric manager must run (nvidia-fabricmanager)"),
+    46: ("DEVICE_UNAVAILABLE", "another process has exclusive use of the device (compute mode)"),
+    100: ("NO_DEVICE", "CUDA_VISIBLE_DEVICES names no GPU of this machine, or this container was given none"),
+    304: (
+        "OPERATING_SYSTEM",
+        "check that /dev/nvidia* and /dev/nvidia-uvm can be opened (nvidia-modprobe -u)",
+    ),
+    802: ("SYSTEM_NOT_READY", "on a box with NVSwitches, start the fabric manager (nvidia-fabricmanager)"),
     803: ("SYSTEM_DRIVER_MISMATCH", "libcuda and the kernel module are of different versions; reboot"),
     804: (
         "COMPAT_NOT_SUPPORTED_ON_DEVICE",
@@ -17,7 +23,7 @@ _CODES: dict[int, tuple[str, str]] = {
     ),
     999: ("UNKNOWN", "after a suspend or an update: reload nvidia_uvm, or reboot"),
 }
-"""By CUresult: the name without CUDA_ERROR_, and the remedy."""
+"""The name without CUDA_ERROR_, and the remedy, by CUresult."""
 
 
 def of_code(code: int) -> str:
@@ -31,5 +37,5 @@ def of_code(code: int) -> str:
 def of_library(error: str) -> str:
     """Return why libcuda cannot be loaded, and the remedy; `error` is the dynamic linker's message."""
     missing = "libcuda.so.1" in error
-    remedy = "is the driver installed (nvidia-smi), and mounted into this container?" if missing else ""
+    remedy = "install the driver (nvidia-smi shows it), or mount it into this container" if missing else ""
     return f"no CUDA driver: {error}{remedy and '; ' + remedy}"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gputui.inventory.device import COMPUTE_MODES, UUID, Device, Fault, FaultKind
+from gputui.inventory.formatting import MIB
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Kind, Process
 from gputui.sources.source import Want
@@ -19,7 +20,7 @@ from gputui.vendors.nvidia.clock_reasons import clock_reasons
 from gputui.vendors.nvidia.refusals import LONGEST_WAIT_AFTER_ERROR, Refusals
 
 if TYPE_CHECKING:
-    from gputui.vendors.nvidia.telemetry import TelemetryReader
+    from gputui.vendors.nvidia.telemetry import Gpm, TelemetryReader
 
 T = TypeVar("T")
 
@@ -144,7 +145,10 @@ _IDENTITY = (
 _INHERITED = ("pci_bus_id", "minor", "compute_capability", "unified", "numa_node")
 """The facts that a MIG instance takes from its GPU."""
 
-_ANOTHER_LIST = 16 * 2**20
+_WHOLE_INSTANCE = re.compile(r"MIG \d+g\.")
+"""The name of a MIG instance that has a GPU instance to itself."""
+
+_ANOTHER_LIST = 16 * MIB
 """The change of the memory in use (bytes) that means other processes: a context takes 64 MiB or more."""
 
 _INTEGRATED = re.compile(r"\b(GB10|Orin|Thor|Xavier|Tegra|Jetson)\b", re.IGNORECASE)
@@ -210,6 +214,12 @@ class Gpu:
         self.activity: Mapping[int, int] | None = None
         self.missed = self._calls = 0
         self._reader: TelemetryReader | None = None
+        self._gpm: Gpm | None = None
+        self._monitored: dict[str, float] = {}
+        self._monitor_at: float | None = None
+        """When to sample the load of an instance; None before its first reading."""
+        self._whole: Any = None
+        """The handle of the GPU that an instance is a part of."""
 
     @property
     def readers(self) -> tuple[Gpu, ...]:
@@ -239,9 +249,9 @@ class Gpu:
             want |= Want.SENSORS
         try:
             self._read(want)
-            if Want.DETAILS in want and self.handle is not None and self.device.parent is None:
+            if Want.DETAILS in want and self.handle is not None:
                 self._read_details(want) if is_looked_at() else self._forget_details()
-            self.instances = self._read_instances(want)
+            self.instances = self._read_instances(want, among)
         except GoneError as gone:
             self.lose(gone, self._ticks() - began)
             return
@@ -261,6 +271,16 @@ class Gpu:
         objects derived from it stay valid."""
         if any(getattr(self.device, name) != value for name, value in facts.items()):
             self.device = replace(self.device, **facts)
+
+    def have_processes(self, found: tuple[Process, ...] | None) -> None:
+        """Set the processes. An equal list stays the same object, for the same reason."""
+        if not _are_same(found, self.device.processes):
+            self.device = replace(self.device, processes=found)
+
+    @property
+    def never_lists(self) -> bool:
+        """Whether the driver lists no processes of this GPU, in no form."""
+        return self._refusals.refuses("nvmlDeviceGetComputeRunningProcesses_v2")
 
     @property
     def progress(self) -> int:
@@ -396,13 +416,24 @@ class Gpu:
                 each.have(processes=left or None)
 
     def close(self) -> None:
-        """Release the NVML resources of the details."""
+        """Release the NVML resources of the details and the instances."""
         self.activity = None
+        for each in self.instances.values():
+            each.close()
+        if self._gpm is not None:
+            self._gpm.close()
+            self._gpm, self._monitored, self._monitor_at = None, {}, None
         if self._reader is not None:
             self._reader.close()
             self._reader = None
 
     def _read_details(self, want: Want) -> None:
+        if self.device.parent is not None:
+            from gputui.inventory.telemetry import Telemetry
+
+            known: dict[str, Any] = {k: v for k, v in self._monitored.items() if k != "utilization"}
+            self.have(telemetry=Telemetry(**known) if known else None)
+            return
         if self._reader is None:
             # Imported here: `pick` never needs it.
             from gputui.vendors.nvidia.telemetry import TelemetryReader
@@ -447,7 +478,8 @@ class Gpu:
             return
         facts: dict[str, Any] = {}
         if Want.LOAD in want:
-            facts |= self._memory() | self._load()
+            facts |= self._memory()
+            facts |= self._load() if self.device.parent is None else self._instance_load()
         if Want.SENSORS in want:
             facts |= self._sensors()
         listing = Want.PROCESSES in want or (
@@ -468,9 +500,7 @@ class Gpu:
         self._listed_at = None
         if self.listed:
             self._listed_at = self.device.memory_used, bool(self.device.utilization)
-            # An equal list stays the same object, so that objects derived from it stay valid.
-            if not _are_same(found, self.device.processes):
-                self.device = replace(self.device, processes=found)
+            self.have_processes(found)
 
     def _find(self) -> None:
         """Request the handle by the GPU's place in the box: it may be the same device as
@@ -508,7 +538,7 @@ class Gpu:
             return ""
         if re.fullmatch(UUID, found):
             return found
-        self._trouble = f"GetUUID: {found!r} is no UUID"
+        self._trouble = f"GetUUID: {found!r} is not a UUID"
         return ""
 
     def fact(self, name: str) -> Any:
@@ -608,6 +638,29 @@ class Gpu:
             trouble = of_modes if self.device.mig and not before else trouble
         self._trouble = self._trouble or trouble
         return load
+
+    def _instance_load(self) -> dict[str, Any]:
+        """Return the load of a MIG instance since its last sample, by the GPU's performance monitor.
+
+        A first reading takes no sample: most programs make no second one. Instances that share a GPU instance
+        ("1c.3g.40gb") share its numbers, so their own load is not known.
+        """
+        now = self._ticks()
+        if self._monitor_at is None:
+            self._monitor_at = now
+        elif now >= self._monitor_at and _WHOLE_INSTANCE.search(self.device.name or ""):
+            from gputui.vendors.nvidia.telemetry import AGAIN, SLOW, TOO_SOON, Gpm
+
+            wait = SLOW
+            if self._gpm is None or not self._gpm.works:
+                place, wait = self.fact("gpu_instance"), TOO_SOON
+                if place is not None:
+                    self._gpm = Gpm(self._nvml, self._whole, self.ask_in_passing, place)
+            works = self._gpm is not None and self._gpm.works
+            self._monitored = self._gpm.read() if self._gpm is not None else {}
+            self._monitor_at = now + (wait if works else AGAIN)
+        load = self._monitored.get("utilization")
+        return {"utilization": None if load is None else min(100, round(load)), "memory_utilization": None}
 
     def _memory(self) -> dict[str, Any]:
         nvml, device = self._nvml, self.device
@@ -760,7 +813,7 @@ class Gpu:
         others = () if _plainly_empty(facts) else ("Graphics", "MPSCompute")
         return facts | {"processes": self._with_others(compute, *others)}
 
-    def _read_instances(self, want: Want) -> dict[str, Gpu]:
+    def _read_instances(self, want: Want, among: Collection[str] | None) -> dict[str, Gpu]:
         """Return the current MIG instances: they come and go while the box runs."""
         if not self.device.mig or self.handle is None or Want.WHOLE in want:
             return {}
@@ -788,10 +841,13 @@ class Gpu:
             if found is None:
                 of = Device(index=place, uuid=uuid, parent=self.device.uuid)
                 found = Gpu(nvml, of, self._clock, self._ticks)
-            found.handle = handle
+            found.handle, found._whole = handle, self.handle
             found.inherit(self.device)
-            found.refresh(want | Want.NAMES)
+            found.refresh(want | Want.NAMES, among)
             present[uuid] = found
+        for uuid, gone in self.instances.items():
+            if uuid not in present:
+                gone.close()
         return present
 
     def inherit(self, parent: Device) -> None:
@@ -819,4 +875,4 @@ def _are_same(listed: Sequence[Process] | None, before: Sequence[Process] | None
 def _plainly_empty(facts: dict[str, Any]) -> bool:
     """Return whether nothing can be running: every context takes more than 64 MiB, CUDA's or a desktop's."""
     used, load = facts["memory_used"], facts["utilization"]
-    return used is not None and used < 64 * 2**20 and not load
+    return used is not None and used < 64 * MIB and not load

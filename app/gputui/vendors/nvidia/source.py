@@ -139,19 +139,21 @@ class NvmlSource:
         missing = Want.MODES in want and None in (self._host.driver, self._host.cuda)
         if Want.NAMES in want and (missing or self._host == Host()):
             self._host = self._read_host()
-        facts = want & ~(Want.LINKS | Want.TOPOLOGY | Want.SPEED | Want.ORDER | Want.NODES)
+        facts = want & ~(Want.WIRING | Want.SPEED | Want.ORDER | Want.NODES)
         detailed, among = (among, None) if Want.DETAILS in want else (None, among)
         self._take_back()
         due = [gpu for gpu in self._gpus if facts or gpu.handle is None]
         self._for_each(due, lambda gpu: gpu.refresh(want, detailed))
         self._leave_out_refused()
+        if want & (Want.LOAD | Want.VERDICT):
+            self._read_kernel()
         if want & (Want.SPEED | Want.ORDER):
             self._read_speeds(None if Want.ORDER in want else among)
         if Want.ORDER in want:
             self._read_order()
         if Want.NODES in want:
             self._for_each(list(self._gpus), lambda gpu: gpu.read_nodes())
-        wiring = want & (Want.LINKS | Want.TOPOLOGY)
+        wiring = want & Want.WIRING
         keys = self._keys
         if wiring or (self._wired.parts and (keys != self._wired.keys or self._wiring_is_due())):
             # Instances have come or gone, or something could not be read: read the wiring again.
@@ -171,6 +173,22 @@ class NvmlSource:
     @property
     def _keys(self) -> tuple[str, ...]:
         return tuple(device.key for gpu in self._gpus for device in gpu.devices)
+
+    def _read_kernel(self) -> None:
+        """Complete the facts of a Jetson's GPU, whose load and processes NVML does not report."""
+        for gpu in self._gpus:
+            device = gpu.device
+            if device.unified and not device.fault and (device.utilization is None or gpu.never_lists):
+                from gputui.vendors.nvidia.tegra import read_nvmap, read_tegra
+
+                if device.utilization is None:
+                    load, clock = read_tegra(self._root)
+                    gpu.have(utilization=load, sm_clock=device.sm_clock or clock)
+                if gpu.never_lists:
+                    buffers, processes = read_nvmap(self._root)
+                    gpu.have_processes(processes)
+                    if device.telemetry is not None:
+                        gpu.have(telemetry=replace(device.telemetry, buffers=buffers))
 
     def _leave_out_refused(self) -> None:
         """In a confined process, leave out the GPUs that NVML counts and refuses (nvml.h,

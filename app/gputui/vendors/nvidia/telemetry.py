@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import math
+import uuid
 from collections.abc import Callable, Mapping
+from ctypes import byref
 from typing import Any
 
-from gputui.inventory.telemetry import Telemetry
+from gputui.inventory.formatting import MIB
+from gputui.inventory.telemetry import NVLINK_FABRICS, Telemetry
 
 # nvmlReturn_t, nvml.h.
 _SUCCESS, _NOT_SUPPORTED, _NOT_FOUND, _TIMEOUT = 0, 3, 6, 10
@@ -30,17 +33,17 @@ _MOST_EVENTS = 16
 _SM_STAYS = 3.0
 """Seconds for which a process keeps its share without a new sample: the driver samples up to 1 s apart."""
 
-_TOO_SOON = 0.1
+TOO_SOON = 0.1
 """The shortest time between two samples of the performance monitor (nvml.h), in seconds.
 Rates need it, too."""
 
-_SLOW = 2.9
+SLOW = 2.9
 """Seconds between two readings of facts that need not be followed every second."""
 
-_AGAIN = 30.0
+AGAIN = 30.0
 """Seconds after which a refused call is retried."""
 
-_MIB, _KIB = 2**20, 2**10
+_KIB = 2**10
 
 _VALUE = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Members of nvmlValue_t by nvmlValueType_t."""
@@ -79,7 +82,8 @@ class TelemetryReader:
         self._fields = dict(self._every_field)
         self._counted: dict[str, tuple[float, int]] = {}
         self._refused_at = ticks()
-        self._gpm: _Gpm | None = None
+        self._gpm: Gpm | None = None
+        self._fabric: dict[str, Any] | None = None
         self._events: Any = None
         self._listens_at = ticks()
         """When to register for XIDs, while that has not been done."""
@@ -91,7 +95,7 @@ class TelemetryReader:
     def read(self, throttle: tuple[str, ...] | None) -> Telemetry:
         """Return all current telemetry; `throttle` has been read already. Raise GoneError."""
         now = self._ticks()
-        if self._last is not None and 0 <= now - self._last[0] < _TOO_SOON:
+        if self._last is not None and 0 <= now - self._last[0] < TOO_SOON:
             return self._last[1]
         self._last = now, self._read(throttle)
         return self._last[1]
@@ -99,7 +103,7 @@ class TelemetryReader:
     def _read(self, throttle: tuple[str, ...] | None) -> Telemetry:
         nvml, handle, ask = self._nvml, self._handle, self._ask
         now = self._ticks()
-        if now - self._refused_at >= _AGAIN:
+        if now - self._refused_at >= AGAIN:
             # A call that this GPU refused may work by now: another driver, another mode.
             self._refused_at = now
             self._fields = dict(self._every_field)
@@ -110,7 +114,7 @@ class TelemetryReader:
         slow = self._slow_facts(now)
         energy = fields.get("energy")
         xid, xid_at = self._last_xid() or (None, None)
-        self._gpm = self._gpm or _Gpm(nvml, handle, ask)
+        self._gpm = self._gpm or Gpm(nvml, handle, ask)
         found: dict[str, Any] = self._gpm.read()
         # Counters are exact; where the driver has none, its own averages are used.
         found |= {name: rate for name, rate in self._rates(fields).items() if rate is not None}
@@ -118,6 +122,7 @@ class TelemetryReader:
             **self._fixed,
             **slow,
             **found,
+            **self._fabric_facts(),
             memory_clock=ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
             # A GPU without such a sensor answers 0.
             memory_temperature=fields.get("memory_temperature") or None,
@@ -141,7 +146,7 @@ class TelemetryReader:
         return Telemetry(**self._fixed, **self._slow_facts(self._ticks()), throttle=throttle)
 
     def _slow_facts(self, now: float) -> dict[str, Any]:
-        if self._slow is None or not 0 <= now - self._slow[0] < _SLOW:
+        if self._slow is None or not 0 <= now - self._slow[0] < SLOW:
             self._slow = now, self._read_slow()
         return self._slow[1]
 
@@ -165,7 +170,7 @@ class TelemetryReader:
     def rest(self) -> None:
         """Stop the counters, because nobody looks: the next reading is a first reading. XIDs
         are still collected."""
-        self._last = self._slow = None
+        self._last = self._slow = self._fabric = None
         self._counted.clear()
         self._sm.clear()
         if self._gpm is not None:
@@ -196,6 +201,35 @@ class TelemetryReader:
         ):
             if self._fixed.get(name) is None:
                 self._fixed[name] = ask(function, handle, *arguments)
+
+    def _fabric_facts(self) -> dict[str, Any]:
+        """Return the place of the GPU in its NVLink fabric. Once known, it stays while the page is open."""
+        if self._fabric is not None:
+            return self._fabric
+        nvml = self._nvml
+        for name, kind in (
+            ("nvmlDeviceGetGpuFabricInfoV", nvml.c_nvmlGpuFabricInfoV_t),
+            # Of drivers before R545.
+            ("nvmlDeviceGetGpuFabricInfo", nvml.c_nvmlGpuFabricInfo_t),
+        ):
+            found = kind()
+            if self._ask(getattr(nvml, name), self._handle, byref(found)) is not None:
+                break
+        else:
+            return {}
+        if not 0 < found.state < len(NVLINK_FABRICS):
+            return {}
+        facts: dict[str, Any] = {"nvlink_fabric": NVLINK_FABRICS[found.state - 1]}
+        if facts["nvlink_fabric"] == "ready":
+            # The field itself is text in older bindings, and would end at the first zero.
+            domain = uuid.UUID(bytes=bytes(found)[kind.clusterUuid.offset :][:16])
+            if found.status != _SUCCESS:
+                facts["nvlink_fabric"] = "failed"
+            elif domain.int:
+                # Zeros: the NVLinks end in this box.
+                facts |= {"nvlink_domain": str(domain), "nvlink_clique": found.cliqueId}
+            self._fabric = facts
+        return facts
 
     def _read_slow(self) -> dict[str, Any]:
         """Read the facts that need not be followed every second. The fan alone takes 0.14 ms."""
@@ -254,7 +288,7 @@ class TelemetryReader:
         """Return the last error that the driver has reported since registration, and when it arrived."""
         nvml = self._nvml
         if self._events is None and self._ticks() >= self._listens_at and not self._listen():
-            self._listens_at = self._ticks() + _AGAIN
+            self._listens_at = self._ticks() + AGAIN
         for _ in range(_MOST_EVENTS if self._events is not None else 0):
             try:
                 event = nvml.nvmlEventSetWait_v2(self._events, 0)
@@ -262,7 +296,7 @@ class TelemetryReader:
                 if error.value != _TIMEOUT:
                     # The other calls report whether the GPU is lost.
                     self._stop_listening()
-                    self._listens_at = self._ticks() + _AGAIN
+                    self._listens_at = self._ticks() + AGAIN
                 break
             if event.eventType & nvml.nvmlEventTypeXidCriticalError:
                 self._xid = int(event.eventData), self._clock()
@@ -303,23 +337,33 @@ class TelemetryReader:
         return found
 
 
-class _Gpm:
-    """The GPU's performance monitor (Hopper and newer): the metrics between two of its samples."""
+class Gpm:
+    """The performance monitor (Hopper and newer): the metrics between two of its samples.
 
-    def __init__(self, nvml: Any, handle: Any, ask: Ask) -> None:
-        self._nvml, self._handle, self._ask = nvml, handle, ask
+    Of a GPU, or of the MIG instance with the driver's number `instance`; `handle` is the GPU's in both cases.
+    """
+
+    def __init__(self, nvml: Any, handle: Any, ask: Ask, instance: int | None = None) -> None:
+        self._nvml, self._ask = nvml, ask
+        self._take: tuple[Any, ...] = (nvml.nvmlGpmSampleGet, handle)
+        if instance is not None:
+            self._take = nvml.nvmlGpmMigSampleGet, handle, instance
         support = ask(nvml.nvmlGpmQueryDeviceSupport, handle)
         self.works = bool(support and support.isSupportedDevice)
         self._before: Any = None
         self._spare: Any = None
+        of_gpu = (
+            ("pcie_sent", nvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC, MIB),
+            ("pcie_received", nvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC, MIB),
+            ("nvlink_sent", nvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC, MIB),
+            ("nvlink_received", nvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC, MIB),
+        )
         self._metrics = (
             ("sm_active", nvml.NVML_GPM_METRIC_SM_UTIL, 1),
             ("sm_occupancy", nvml.NVML_GPM_METRIC_SM_OCCUPANCY, 1),
             ("tensor_active", nvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL, 1),
-            ("pcie_sent", nvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC, _MIB),
-            ("pcie_received", nvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC, _MIB),
-            ("nvlink_sent", nvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC, _MIB),
-            ("nvlink_received", nvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC, _MIB),
+            # The traffic of the links is the GPU's; its utilization is read elsewhere.
+            *(of_gpu if instance is None else [("utilization", nvml.NVML_GPM_METRIC_GRAPHICS_UTIL, 1)]),
         )
 
     def read(self) -> dict[str, float]:
@@ -328,7 +372,7 @@ class _Gpm:
         if not self.works:
             return {}
         sample = self._spare = self._spare or self._new_sample()
-        if sample is None or ask(nvml.nvmlGpmSampleGet, self._handle, sample) is None:
+        if sample is None or ask(*self._take, sample) is None:
             return {}
         before, self._before, self._spare = self._before, sample, None
         if before is None:

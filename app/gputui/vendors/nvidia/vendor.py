@@ -62,12 +62,13 @@ class Nvidia(Vendor):
     uuid_prefixes = UUID_PREFIXES
     visibility = CudaVisibility()
     containers = NvidiaContainers()
+    kubernetes = "nvidia.com/gpu"
     environment_hints = (
         ("CUDA_LAUNCH_BLOCKING", "1", "errors name their line; slow"),
         ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "less fragmentation"),
     )
     remedies = {
-        "held": "`sudo fuser -v /dev/nvidia*` may show it",
+        "held": "on its host: `sudo fuser -v /dev/nvidia*`",
         "prohibited": "`sudo nvidia-smi -c 0` allows it",
         "reset": "`sudo nvidia-smi --gpu-reset` resets it",
     }
@@ -82,6 +83,11 @@ class Nvidia(Vendor):
         "tensorflow": "install it with its CUDA libraries: pip install 'tensorflow[and-cuda]'",
         "jax": "install it with its CUDA libraries: pip install 'jax[cuda12]'",
     }
+
+    def untold(self, device: Device) -> str:
+        if device.unified and device.processes is None:
+            return "only root can read its processes and their memory (NvMap, /sys/kernel/debug/nvmap)"
+        return ""
 
     @property
     def driver_probe(self) -> Path | None:
@@ -103,7 +109,9 @@ class Nvidia(Vendor):
     ) -> tuple[str, ...]:
         found = []
         if by_index and _mps(devices, environ):
-            found.append("an MPS daemon may number the devices otherwise; UUIDs are right (--ids uuid, u)")
+            found.append(
+                "an MPS daemon may number the devices differently; name them by UUID (--ids uuid, :uuid)"
+            )
         return tuple(found)
 
     def part_warnings(self, devices: Sequence[Device], environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -112,8 +120,8 @@ class Nvidia(Vendor):
             return ()
         # NCCL tells devices apart by the bus id of the GPU (NVIDIA/nccl #1716, seen with 2.31.2).
         return (
-            f"NCCL accepts several ranks on one GPU's instances with {_SEVERAL_RANKS}=1 only, from 2.30 on;"
-            " an older one stops (gloo does not)",
+            f"NCCL accepts several ranks on instances of one GPU only with {_SEVERAL_RANKS}=1, from 2.30 on;"
+            " an older NCCL fails (gloo does not)",
         )
 
     def nodes(self, device: Device, root: Root) -> tuple[str, ...]:
@@ -140,8 +148,8 @@ class Nvidia(Vendor):
         if root.has(_UVM):
             return None
         return (
-            f"{_UVM} is not there: nothing has used CUDA since the machine started, and a confined program"
-            " cannot make it (nvidia-modprobe)"
+            f"{_UVM} does not exist: nothing has used CUDA since the machine started, and a confined program"
+            " cannot create it; `nvidia-modprobe -u` does"
         )
 
     def driver_here(self, root: Root) -> str:

@@ -1,9 +1,11 @@
-"""The properties of a launch as a Slurm job: its name, its tasks, their cores, and why it cannot be a job."""
+"""A launch as a job of a scheduler: its name, its tasks and their cores, and why it cannot be a job."""
 
 from __future__ import annotations
 
+import math
 import re
 
+from gputui.inventory.formatting import is_digits
 from gputui.launching.argument_vector import Arguments, program_name, read_options
 from gputui.launching.container_command import gives_devices, read_container
 from gputui.launching.launch import Launch
@@ -22,12 +24,15 @@ def no_job(launch: Launch) -> str | None:
 
 
 def names_devices(launch: Launch, scheduler: str) -> str | None:
-    """Return a sentence where the command gives a container devices of this box, as a scheduler chooses
-    others; otherwise None."""
+    """Return a sentence where the command names devices of this machine, itself or for its container, as a
+    scheduler selects others; otherwise None."""
     container = read_container(unwrap(launch.argv)[1])
-    if container is not None and any(gives_devices(each, launch.vendor) for each in container.options):
-        return f"the {container.engine} command names devices of this machine, and {scheduler} selects others"
-    return None
+    of_container = container and any(gives_devices(each, launch.vendor) for each in container.options)
+    if not launch.names and not of_container:
+        return None
+    program = container.engine if container else launch.launcher
+    remedy = "" if container else "; --launcher torchrun names none"
+    return f"the {program} command names devices of this machine, and {scheduler} selects others{remedy}"
 
 
 def devices_option(launch: Launch, kind: str = "") -> str:
@@ -39,18 +44,24 @@ def devices_option(launch: Launch, kind: str = "") -> str:
 
 def job_name(launch: Launch) -> str:
     """Return a name made from the command's script or program."""
-    script = next((word for word in launch.argv if word.endswith(".py")), launch.argv[0])
-    stem = script.rsplit("/", 1)[-1].removesuffix(".py")
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", stem)[:64].strip("-.") or "gputui"
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", launch.script.removesuffix(".py"))[:64].strip("-.") or "gputui"
 
 
 def cores_of(launch: Launch) -> int | None:
     """Return the cores of a task, where the launch sets the threads of each process; otherwise None."""
     threads = dict(launch.changes).get(CORES) or ""
-    if not (threads.isascii() and threads.isdigit()) or not int(threads):
+    if not is_digits(threads) or not int(threads):
         return None
     of_one_process = launch.launcher == "python" or tasks_of(launch) is not None
     return int(threads) * (1 if of_one_process else max(1, len(launch.devices)))
+
+
+def slurm_time(launch: Launch) -> str | None:
+    """Return the time limit of the launch as Slurm reads it, None where there is none."""
+    if launch.time_limit is None:
+        return None
+    minutes, seconds = divmod(math.ceil(launch.time_limit), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
 
 
 def tasks_of(launch: Launch) -> int | None:

@@ -11,7 +11,7 @@ import pytest
 from gputui.cli.launch_call import launch_request
 from gputui.cli.request_options import device_request
 from gputui.cli.run import parser
-from gputui.jobs.again import again
+from gputui.jobs.rerun import rerun_of
 from gputui.jobs.store import all_jobs
 from gputui.launching.launch_options import LaunchOptions, table
 from gputui.requesting.launch_request import LaunchRequest
@@ -19,6 +19,8 @@ from unit.calling import Call
 from unit.jobs_support import Desk, desk_at, ended
 
 KEPT = {
+    "min_free": ["--min-free=20971520K"],
+    "max_util": ["--max-util=5"],
     "group": ["--group", "tp=2"],
     "order": ["--order", "emptiest"],
     "never": ["--never=3,7"],
@@ -51,6 +53,7 @@ NOT_KEPT = {
     "on": "a rerun is on the box that has the job",
     "own_directory": "the directory has been looked at when the job was started there",
     "request": "it is kept itself",
+    **dict.fromkeys(("after", "after_ok"), "those jobs have ended"),
     "held": "the other boxes are not started again with it",
     "saved": "its options are kept in full",
     "slurm": "Slurm starts it, and it is no job of ours",
@@ -78,6 +81,8 @@ OPTIONS = {
     "confine": "never",
     "nodes": 2,
     "rendezvous": "node0",
+    "time": "4h",
+    "idle_release": "2h",
     "command": ("python", "train.py"),
     "additions": (("COLOUR", "blue"),),
 }
@@ -102,9 +107,9 @@ def test_nothing_that_run_can_be_told_is_forgotten() -> None:
 def test_a_constraint_comes_back_as_the_words_that_mean_it(desk: Desk, name: str) -> None:
     args = parser().parse_args(["-n", "2", *KEPT[name], "--force", "--why"])
     job = ended(desk.start("true", request=launch_request(args, ("true",))))
-    found = replace(again(job).request, options=LaunchOptions(("true",)))
+    found = replace(rerun_of(job).request, options=LaunchOptions(("true",)))
     assert found.words == ["--gpus", "none", "--", "true"], "it ran without a device"
-    found = again(replace(job, waits=3)).request
+    found = rerun_of(replace(job, waits=3)).request
     assert found.words[:-2] == ["-n", "3", *KEPT[name]]
 
 
@@ -128,21 +133,21 @@ def test_its_value_is_exactly_what_it_was(typed: list[str], word: str) -> None:
 def test_a_launch_option_is_kept(desk: Desk, name: str) -> None:
     options = LaunchOptions(**{"command": ("true",), name: OPTIONS[name]})  # type: ignore[arg-type]
     job = ended(desk.start("true", request=LaunchRequest(options)))
-    assert again(job).request.options == options
+    assert rerun_of(job).request.options == options
 
 
 def test_a_rerun_has_the_constraints_of_the_job_and_so_has_its_own_rerun(call: Call, desk: Desk) -> None:
     given = ["--group", "tp=2", "--order", "given", "--never=0", "--prefer=7"]
     call("run", "-q", "--demo", "shared", "-n", "2", *given, "--detach", "--", "true")
     (first,) = all_jobs(desk.environ)
-    assert again(ended(first)).request.words[2:-2] == given
+    assert rerun_of(ended(first)).request.words[2:-2] == [*given, "--demo=shared"]
     shown = call("jobs", "show", "--command", first.id).line
-    assert shown == "gputui run -n 2 --group tp=2 --order given --never=0 --prefer=7 -- true"
-    told = call("jobs", "rerun", first.id, "-q", "--demo", "shared")
+    assert shown == "gputui run -n 2 --group tp=2 --order given --never=0 --prefer=7 --demo=shared -- true"
+    told = call("jobs", "rerun", first.id, "-q")
     second = next(job for job in all_jobs(desk.environ) if job.id == told.out.strip())
-    assert again(ended(second)).request == again(first).request
+    assert rerun_of(ended(second)).request == rerun_of(first).request
     # An added option overrides the recorded one.
-    refused = call("jobs", "rerun", second.id, "--demo", "shared", "-n", "3", "--dry-run")
+    refused = call("jobs", "rerun", second.id, "-n", "3", "--dry-run")
     assert "groups of tp=2" in refused.err
-    line = call("jobs", "rerun", second.id, "--demo", "shared", "-n", "1", "--group", "all", "--dry-run").out
+    line = call("jobs", "rerun", second.id, "-n", "1", "--group", "all", "--dry-run").out
     assert "CUDA_VISIBLE_DEVICES=7 " in line

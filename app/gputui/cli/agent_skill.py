@@ -1,0 +1,22 @@
+"""`gputui agent-skill`: how an agent takes a GPU politely, as a skill file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gputui.cli.common import DONE, Parser, starting_nothing
+
+
+def parser() -> Parser:
+    return Parser(
+        "agent-skill",
+        "Print how an agent takes a GPU politely: a skill file, in Markdown.",
+        example="gputui agent-skill > SKILL.md",
+    )
+
+
+def main(words: Sequence[str], command: Sequence[str] | None) -> int:
+    starting_nothing(parser(), words, command)
+    print(Path(__file__).with_name("mcp").joinpath("SKILL.md").read_text(encoding="utf-8"), end="")
+    return DONE

@@ -1,0 +1,84 @@
+"""The page of usage: bars by person, device, job and day, and days that are lost."""
+
+from __future__ import annotations
+
+import functools
+import threading
+
+import pytest
+
+from gputui.timeline.usage import Day, Figures, Recorded
+from gputui.tui.screens import usage
+from gputui.tui.screens.usage import UsageScreen
+from gputui.tui.widgets.lines import Lines
+from tui.support import Session
+from tui.support import session as moving
+
+session = functools.partial(moving, interval=1000)
+
+
+def texts(s: Session, part: str = "#page-body") -> list[str]:
+    return [text.replace("▸", " ", 1).rstrip() for text in s.app.screen.query_one(part, Lines).texts]
+
+
+async def found(s: Session) -> UsageScreen:
+    """The page once it has been read in the background."""
+    await s.press("@usage")
+    page = s.app.screen
+    assert isinstance(page, UsageScreen)
+    await s.until(lambda: page._found is not None)
+    page.draw()
+    return page
+
+
+async def test_a_page_that_is_closed_before_its_usage_is_read_is_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read, failed = threading.Event(), list[object]()
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+
+    def recorded(*_: object) -> Recorded:
+        read.wait(30)
+        return Recorded()
+
+    monkeypatch.setattr(usage, "recorded", recorded)
+    async with session("shared") as s:
+        await s.press("@usage")
+        assert "reading" in texts(s)[1]
+        (thread,) = [each for each in threading.enumerate() if each.name == "gputui: read the usage"]
+        await s.press("escape")
+        read.set()
+        await s.until(lambda: not thread.is_alive())
+        assert failed == [] and s.app.screen is s.main
+
+
+async def test_without_usage_it_says_what_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage, "recorded", lambda *_: Recorded())
+    async with session("shared") as s:
+        await found(s)
+        assert "gputui record --daemon" in " ".join(" ".join(texts(s)).split())
+        assert "row" not in texts(s, "#page-footer")[-1], "no key of a row"
+
+
+async def test_each_sum_of_the_days_lost_days_and_foreign_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    day = Day(1.0, 2.0, 3600.0, {"GPU-1": "0"})
+    day.count(Figures(3600.0, 1800.0), device="GPU-1", user="a\x1b[2Jb", job="")
+    seen: list[float] = []
+
+    def recorded(_: object, since: float, until: float) -> Recorded:
+        seen.append(round((until - since) / 86_400))
+        found = Recorded(damaged={"2026-11-25": "the file\nis damaged"})
+        found.add("2026-11-26", day)
+        return found
+
+    monkeypatch.setattr(usage, "recorded", recorded)
+    async with session("shared", size=(130, 30)) as s:
+        await found(s)
+        for by in ("user", "device", "job", "day"):
+            lines = texts(s)
+            assert f"usage by {by}" in lines[0] and by.upper() in lines[1]
+            assert "1.0h" in lines[2] and "█░" in lines[2] and all(line.isprintable() for line in lines)
+            await s.press("tab")
+        assert any("2026-11-25" in line for line in texts(s, "#page-footer"))
+        await s.press("right")
+        await s.until(lambda: seen[-1] == 29)
