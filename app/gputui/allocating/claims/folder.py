@@ -145,16 +145,15 @@ def places(environ: Mapping[str, str], problems: Problems) -> Iterator[Place]:
             full = folder != there and os.lstat(folder).st_size > 128 * MAX_BYTES
             with os.scandir(folder) as entries:
                 for entry in () if full else entries:
-                    files += not closed
-                    if not closed and entry.name.endswith((RECORD, TICKET)):
-                        records.append(entry.name)
-                    elif folder == there and (closed or entry.name.startswith(_BEGINNING)):
-                        ours += not closed
-                        if place := _place(entry.path, problems, closed):
-                            yield place
+                    a_users = folder == there and (closed or entry.name.startswith(_BEGINNING))
+                    files, ours = files + (not closed), ours + (a_users and not closed)
                     full = files > MAX_FILES or ours > MAX_NAMES
                     if full:
                         break
+                    if not closed and entry.name.endswith((RECORD, TICKET)):
+                        records.append(entry.name)
+                    elif a_users and (place := _place(entry.path, problems, closed)):
+                        yield place
         except OSError as error:
             problems.missing.append(f"claims cannot be read: {folder}: {error.strerror}")
         if full or len(records) > MAX_NAMES:
