@@ -27,6 +27,7 @@ from gputui.cli import completion
 from gputui.cli.request_options import count, memory, percent
 from gputui.inventory.device import Fault
 from gputui.inventory.document_reader import from_json
+from gputui.inventory.process import Ancestor
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES
 from gputui.vendors.nvidia.source import REMEDIES
@@ -476,6 +477,16 @@ def test_an_anonymous_recording_has_none(call: Call) -> None:
     assert processes and all((p.user, p.command) == (None, None) for p in processes)
     assert snapshot.host.name is None
     assert not any(word in ended.out for word in ("mira", "olek", "dgx-3", "train.py"))
+
+
+def test_an_anonymous_recording_leaves_out_what_started_a_process(call: Call, tmp_path: Path) -> None:
+    """The path of a supervisor, and the name of a container, have names of users in them."""
+    file = tmp_path / "box.json"
+    of = (Ancestor(7, "bash /home/mira/x.sh"),)
+    named = job(user="mira", command="python mira.py", ancestors=of, container="lxc mira")
+    file.write_text(json.dumps(document(box(busy(gpu(0), named)))))
+    assert "mira" in call("record", "-", "--from", str(file)).out
+    assert "mira" not in call("record", "-", "--from", str(file), "--anonymous").out
 
 
 def test_a_recording_replaces_a_file_whole_and_leaves_nothing_behind(call: Call, tmp_path: Path) -> None:

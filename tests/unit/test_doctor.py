@@ -84,6 +84,15 @@ def test_a_device_file_that_cannot_be_opened_is_named(
     assert "closed" in found["detail"] and found["remedy"]
 
 
+@with_devices
+def test_where_there_is_no_other_device_nothing_must_be_proved(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It pointed to `gputui check --confine`, which has nothing to prove there."""
+    monkeypatch.setattr("gputui.launching.confine.left_out", lambda *_: ())
+    assert _checks(call, 0)["confinement"]["good"]
+
+
 @pytest.mark.parametrize(("mode", "group", "joins"), [(0o660, 1, True), (0o660, 0, False), (0o600, 1, False)])
 def test_who_cannot_open_a_device_file_joins_its_group_unless_that_is_roots(
     monkeypatch: pytest.MonkeyPatch, mode: int, group: int, joins: bool

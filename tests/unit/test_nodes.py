@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,19 @@ def test_an_instance_is_opened_by_its_gpu_and_its_capabilities(tmp_path: Path) -
     assert nvidia.nodes(replace(instance, gpu_instance=None), root) == ()
     assert "/dev/nvidia-caps/nvidia-cap1" not in nvidia.all_nodes(root)
     assert "/dev/nvidia-caps/nvidia-cap39" in nvidia.all_nodes(root)
+
+
+def test_only_the_capabilities_that_have_files_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver lists those of each instance that there could be: 36 ms went by at each launch on an H200."""
+    root = machine(tmp_path, "dev/nvidia0", "dev/nvidia-caps/nvidia-cap31")
+    every = (f"gpu{gpu}/gi{gi}/access {gpu * 100 + gi}" for gpu in range(32) for gi in range(100))
+    (tmp_path / "proc/driver/nvidia-caps/mig-minors").write_text("\n".join(every))
+    looked, exists = list[str](), os.path.exists
+    monkeypatch.setattr(os.path, "exists", lambda path: looked.append(path) or exists(path))
+    found = vendor_named("nvidia").all_nodes(root)
+    assert set(found) == {"/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap31"} and len(looked) < 5
 
 
 @pytest.mark.parametrize("vendor", ["amd", "intel"])

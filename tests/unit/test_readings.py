@@ -248,6 +248,34 @@ def test_record_every_writes_until_it_is_interrupted(
     assert load(source) == 2
 
 
+def test_record_every_writes_whole_readings_only(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sampler's first reading is for a screen: it has no temperature and no power."""
+
+    class Sensed(Still):
+        power: float | None = None
+
+        def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+            self.readings += 1
+            self.power = 100.0 if Want.SENSORS in want else self.power
+            return box(replace(gpu(0), power=self.power), time=NOW + self.readings)
+
+    told = list[float | None]()
+
+    def next_document(snapshot: Snapshot, _: object) -> dict[str, object]:
+        if len(told) == 3:
+            raise KeyboardInterrupt
+        told.append(snapshot.devices[0].power)
+        return document(snapshot)
+
+    monkeypatch.setattr(recorder, "to_document", next_document)
+    monkeypatch.setattr(recorder, "named_source", lambda *words: Sensed())
+    monkeypatch.setattr("gputui.sources.sampler.next_turn", lambda began, ended, pace: began)
+    assert call("record", "--every", "1", "-o", str(tmp_path / "run.jsonl")).status == 0
+    assert told == [100.0] * 3
+
+
 class Still:
     """A source of one box whose time goes on."""
 

@@ -41,6 +41,7 @@ from gputui.sources.source import Want
 from gputui.system.environment import given_environment
 from gputui.system.root import HERE
 from gputui.vendors.registry import default_vendor
+from gputui.vendors.visibility import Confine
 
 
 def parser() -> Parser:
@@ -108,19 +109,21 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
             )
         )
     else:
-        _say_confinement(launch)
+        _say_confinement(launch, how)
         print_lines([*lines(report), *(measured_lines(*measured) if measured else ())])
     good = report.equal and (measured is None or measured[0].verified)
     good = good and not (how == "always" and launch.unconfined is not None)
     return DONE if good else CHECK_FAILED
 
 
-def _say_confinement(launch: Launch) -> None:
+def _say_confinement(launch: Launch, how: Confine) -> None:
     """Print whether the interpreter was confined, where that was requested."""
     if launch.unconfined is not None:
         say(f"not confined: {printable(launch.unconfined)}")
     elif launch.inside is not None:
         say(f"confined: {len(launch.left_out)} device files cannot be opened, as this check proves")
+    elif how == "always":
+        say("not confined: there is no other device")
 
 
 def _confinement(launch: Launch) -> Json:

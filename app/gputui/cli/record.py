@@ -25,6 +25,7 @@ from gputui.cli.common import (
 )
 from gputui.cli.ls_text import document_text
 from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import INTERVALS, Want
 
@@ -140,16 +141,19 @@ def _rules() -> Rules:
 
 
 def anonymous(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot without the names of the machine and of users, and without command lines."""
+    """Return the snapshot without the names of the machine, of users and of containers, and without command
+    lines."""
     return replace(
         snapshot,
         host=replace(snapshot.host, name=None),
         devices=tuple(
-            replace(d, processes=tuple(replace(p, user=None, command=None) for p in d.processes))
-            if d.processes
-            else d
+            replace(d, processes=tuple(map(_nobodys, d.processes))) if d.processes else d
             for d in snapshot.devices
         ),
         claims=tuple(replace(claim, user="?", command=None, job=None) for claim in snapshot.claims),
         waiters=tuple(replace(each, user="?", command=None, job=None) for each in snapshot.waiters),
     )
+
+
+def _nobodys(process: Process) -> Process:
+    return replace(process, user=None, command=None, ancestors=(), container=None)

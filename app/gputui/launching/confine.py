@@ -125,10 +125,11 @@ def expecting(intent: Intent, options: LaunchOptions, how: Confine, environ: Map
 
 
 def against_here(device: Device, snapshot: Snapshot, environ: Mapping[str, str], root: Root) -> str | None:
-    """Return why launches on devices like this one are not confined on this machine; None where they are. No
-    driver is asked."""
-    if left_out((device,), snapshot, root) is None:
-        return _NO_FILES
+    """Return why launches on devices like this one are not confined on this machine; None where they are, and
+    where there is no other device. No driver is asked."""
+    others = left_out((device,), snapshot, root)
+    if not others:
+        return _NO_FILES if others is None else None
     why = vendor_of((device,)).unready_to_confine(root) or no_landlock() or _mounted_on_demand(root)
     return why or proved(device, snapshot, environ, root, ask=False)
 

@@ -24,14 +24,19 @@ _SEVERAL_RANKS = "NCCL_MULTI_RANK_GPU_ENABLE"
 
 _NODE = re.compile("nvidia[0-9]{1,6}")
 _UVM = "/dev/nvidia-uvm"
-_CAPABILITY = re.compile("(gpu[0-9]{1,6}/gi[0-9]{1,6}/\\S{1,64}) ([0-9]{1,6})")
+_RIGHT = re.compile("gpu[0-9]{1,6}/gi[0-9]{1,6}/\\S{1,64}")
+_RIGHTS = "/dev/nvidia-caps"
 
 
 def _capabilities(root: Root) -> dict[str, str]:
-    """Return the device file of each access right to a MIG instance, by its name ("gpu0/gi3/ci0/access")."""
+    """Return the device file of each access right to a MIG instance, by its name ("gpu0/gi3/ci0/access").
+
+    The driver lists those of every instance that there could be (4,320 lines); few have a file.
+    """
+    files = {name.removeprefix("nvidia-cap"): f"{_RIGHTS}/{name}" for name in root.names(_RIGHTS)}
     lines = (root.text("/proc/driver/nvidia-caps/mig-minors", 2**20) or "").splitlines()
-    found = filter(None, map(_CAPABILITY.fullmatch, lines))
-    return {each[1]: f"/dev/nvidia-caps/nvidia-cap{each[2]}" for each in found}
+    rights = ((right, files.get(minor)) for right, _, minor in (line.partition(" ") for line in lines))
+    return {right: file for right, file in rights if file is not None and _RIGHT.fullmatch(right)}
 
 
 class NvidiaContainers(Containers):
@@ -138,11 +143,11 @@ class Nvidia(Vendor):
         ways = (f"gpu{number}/gi{place}/access", f"gpu{number}/gi{place}/ci{device.compute_instance}/access")
         caps = _capabilities(root)
         found = (gpu, *(caps[way] for way in ways if way in caps))
-        return found if len(found) == 3 and all(map(root.has, found)) else ()
+        return found if len(found) == 3 and root.has(gpu) else ()
 
     def all_nodes(self, root: Root) -> tuple[str, ...]:
         gpus = (f"/dev/{name}" for name in root.names("/dev") if _NODE.fullmatch(name))
-        return (*gpus, *filter(root.has, _capabilities(root).values()))
+        return (*gpus, *_capabilities(root).values())
 
     def unready_to_confine(self, root: Root) -> str | None:
         if root.has(_UVM):
