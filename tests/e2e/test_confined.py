@@ -48,6 +48,15 @@ def test_a_job_and_what_is_attached_to_it_are_confined(box: Confined) -> None:
     assert len(waiting) == 2
 
 
+def test_a_command_on_the_cpu_opens_no_device(box: Confined) -> None:
+    """On a real H200, a command that set the variable itself opened the GPU that nobody had claimed for it."""
+    words = ("--gpus", "none", "--", "sh", script(box, FREE))
+    assert box.seen("run", "--no-confine", *words) == list(range(8))
+    assert box.seen("run", "--confine", *words) == []
+    done = box.call("run", "--confine", *words)
+    assert "sees no GPU" in done.stderr
+
+
 def test_the_command_before_a_run_is_confined_as_the_run_is(box: Confined) -> None:
     before = f"{' '.join(box.python)} > {{run}}/seen; echo $CUDA_VISIBLE_DEVICES > {{run}}/variable"
     words = ("--confine", "--gpus", "5,4", "--before", f"env -u CUDA_VISIBLE_DEVICES {before}")

@@ -77,11 +77,12 @@ def confined(
     of a confined command. Warnings that do not hold for a confined launch are removed.
 
     Without `prove` no driver is asked, and a launch is confined only where an earlier proof is kept; `again`
-    repeats the proof; `asking` is called before a driver is asked, which can take seconds. Raises
+    repeats the proof; `asking` is called before a driver is asked, which can take seconds. A launch on the
+    CPU is confined only where `how` is "always": a step inside it may take devices of its own. Raises
     CannotConfineError where `how` is "always" and the launch cannot be confined.
     """
     launch = made(devices, intent)
-    if how == "never" or not launch.devices:
+    if how == "never" or (how == "auto" and not launch.devices):
         return launch
     others = left_out(launch.devices, snapshot, HERE)
     if others == ():
@@ -94,12 +95,14 @@ def confined(
         if why is not None:
             return _not_confined(launch, how, why, of_command)
     assert others is not None  # the first reason in AGAINST
-    why = proved(launch.devices[0], snapshot, launch.environment(environ), case.root, prove, again, asking)
-    if why is not None:
-        return _not_confined(launch, how, why, False)
+    # (Of a process without devices, the driver has nothing to report: the kernel's refusal is enough.)
+    for device in launch.devices[:1]:
+        why = proved(device, snapshot, launch.environment(environ), case.root, prove, again, asking)
+        if why is not None:
+            return _not_confined(launch, how, why, False)
     names = ", ".join(map(launch.vendor.device, range(len(launch.devices))))
     labels = ",".join(map(snapshot.label, launch.devices))
-    sees = f"sees only GPU {labels} ({names})"
+    sees = f"sees only GPU {labels} ({names})" if launch.devices else "sees no GPU"
     changes = (*inside.changes, (CONFINED, "1"))
     void = (intent.doubt, launch.own.warning if launch.own and not inside.own else None)
     return replace(

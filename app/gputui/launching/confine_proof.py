@@ -11,6 +11,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.typed_json import DocumentError, Epoch, Record, loads
 from gputui.system.files import NoHomeError, private_folder, read_own, state_folder, write_private
 from gputui.system.root import Root
-from gputui.vendors.registry import vendor_of
+from gputui.vendors.registry import vendor_of, vendors_maybe_on
 from gputui.vendors.vendor import Vendor
 
 if TYPE_CHECKING:
@@ -39,7 +40,10 @@ NOT_YET = "it has not been proved on this machine yet (`gputui check --confine`)
 
 def left_out(devices: Sequence[Device], snapshot: Snapshot, root: Root) -> tuple[str, ...] | None:
     """Return the device files that a program on these devices must not open; None where a file that it needs,
-    or must not open, is not known."""
+    or must not open, is not known. For no devices: the files of all that may be here."""
+    if not devices:
+        found = [vendor.all_nodes(root) for vendor in vendors_maybe_on(root)]
+        return None if () in found else tuple(chain.from_iterable(found))
     vendor = vendor_of(devices)
     keys = {device.key for device in devices}
     every, own = dict.fromkeys(vendor.all_nodes(root)), set[str]()
