@@ -29,7 +29,8 @@ TRACKED = [
     (LLAMA2_7B, Workload(1, 4096, "bf16"), 62.01),
     (LLAMA2_7B, Workload(1, 4096, "bf16", checkpointing=True), 50.69),
     (SMOLLM2, Workload(4, 2048, "autocast"), 13.25),
-    (GPT2, Workload(4, 1024, "autocast"), 6.34),
+    # (On an H200, which computes gelu_new in 32 bits there; the tracker has the lists of a CPU.)
+    (GPT2, Workload(8, 1024, "autocast"), 12.68),
     (LLAMA32_1B, Workload(1, 2048, "autocast", checkpointing=True), 20.37),
     (LLAMA32_1B, Workload(1, 2048, "bf16", checkpointing=True), 10.19),
 ]
@@ -40,6 +41,54 @@ def test_the_peak_is_that_of_torchs_memory_tracker_within_a_tenth(
     model: Model, workload: Workload, peak: float
 ) -> None:
     assert needed(model, workload, SINGLE).total / GIB == pytest.approx(peak, rel=0.1)
+
+
+_OF_WIDTH_512: dict[str, Any] = {
+    "hidden_size": 512,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "intermediate_size": 1536,
+    "vocab_size": 1024,
+    "max_position_embeddings": 2048,
+}
+_UNGROUPED = {**_OF_WIDTH_512, "num_key_value_heads": 8}
+_BY_GPT: dict[str, Any] = {
+    "n_embd": 512,
+    "n_head": 8,
+    "n_inner": 1536,
+    "vocab_size": 1024,
+    "n_positions": 2048,
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "bf16", "autocast", "fp32"),
+    [
+        ("llama", _OF_WIDTH_512, 23336, 29480, 77832),
+        ("qwen3", {**_OF_WIDTH_512, "head_dim": 64}, 27992, 34264, 84024),
+        ("gemma", {**_OF_WIDTH_512, "head_dim": 64}, 25642, 29354, 77834),
+        ("phi3", _OF_WIDTH_512, 25896, 29480, 77832),
+        ("olmo2", _OF_WIDTH_512, 31536, 35632, 83984),
+        ("cohere", _OF_WIDTH_512, 22310, 27428, 73732),
+        ("phi", _UNGROUPED, 22568, 36392, 43048),
+        ("opt", {**_UNGROUPED, "ffn_dim": 1536, "word_embed_proj_dim": 512}, 12336, 16816, 23600),
+        ("bert", _UNGROUPED, 15408, 19888, 29744),
+        ("gpt2", _BY_GPT, 24368, 36528, 48176),
+        ("gptj", {**_BY_GPT, "rotary_dim": 32}, 72840, 84744, 76040),
+        ("bloom", {"hidden_size": 512, "n_head": 8, "vocab_size": 1024}, 65296, 67856, 65552),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_block_keeps_for_each_token_what_it_kept_on_an_h200(
+    kind: str, fields: dict[str, Any], bf16: int, autocast: int, fp32: int
+) -> None:
+    """By torch.cuda.memory_allocated (PyTorch 2.11, transformers 5.17), two sequences of 1024 tokens; with
+    autocast, without the copies of the weights."""
+    depth = "n_layer" if "n_embd" in fields or kind == "bloom" else "num_hidden_layers"
+    made = [model(kind, **fields, **{depth: number}) for number in (2, 3)]
+    for compute, measured in (("bf16", bf16), ("autocast", autocast), ("fp32", fp32)):
+        two, three = (each.saved_by(compute).bytes(2048, 1024) for each in made)
+        assert (three - two) / 2048 == pytest.approx(measured, rel=0.07), compute
 
 
 @pytest.mark.parametrize(
