@@ -11,8 +11,10 @@ from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import LinkMatrix, direct_links
 from gputui.inventory.snapshot import Snapshot
 
-CONTEXT = GIB // 2
-"""Bytes of a CUDA context with lazily loaded kernels, and of the libraries' workspaces (0.3 to 0.5 GiB)."""
+CONTEXT, LARGE_CONTEXT = GIB // 2, 3 * GIB // 4
+"""Bytes of a CUDA context with lazily loaded kernels, and of the libraries that it loads: 0.3 to 0.5 GiB. On an
+H200 (driver 580, PyTorch 2.11) it is 610 MiB for a first tensor and 758 MiB while it trains, so devices of
+compute capability 9 and above count as that large."""
 
 COLLECTIVES_PCIE, COLLECTIVES_DIRECT = GIB // 2, 3 * GIB // 2
 """Bytes of NCCL's buffers on a device: for links over PCIe, and for a ring of direct links."""
@@ -36,9 +38,6 @@ class Box:
                         of them, and each has as many consecutive devices
     memory_total        the least bytes of a device that programs can use, 0 where they are not known
     a100                whether a device is an A100
-    context, collectives
-                        bytes of a device that a process, and its communicators, take; `collectives` of None
-                        is estimated from the links
     """
 
     uuids: tuple[str, ...]
@@ -47,8 +46,6 @@ class Box:
     bandwidths: tuple[tuple[float | None, ...], ...]
     measured: bool = False
     host_memory: int | None = None
-    context: int = CONTEXT
-    collectives: int | None = None
     capability: tuple[int, int] | None = None
     unified: bool = False
     nodes: int = 1
@@ -118,12 +115,16 @@ class Box:
             return "direct links"
         return "slow links" if self.slow else "links that are not known"
 
+    @property
+    def context(self) -> int:
+        """The bytes that a process takes of a device before it has a tensor."""
+        return LARGE_CONTEXT if self.capability is not None and self.capability >= (9, 0) else CONTEXT
+
     def fixed(self, count: int) -> int:
         """The bytes that a process takes of each of `count` devices before the model is loaded."""
         if count < 2:
             return self.context
-        estimated = COLLECTIVES_DIRECT if self.all_direct else COLLECTIVES_PCIE
-        return self.context + (estimated if self.collectives is None else self.collectives)
+        return self.context + (COLLECTIVES_DIRECT if self.all_direct else COLLECTIVES_PCIE)
 
     @staticmethod
     def _ring(members: Sequence[int]) -> list[tuple[int, int]]:
