@@ -49,7 +49,7 @@ def test_a_job_and_what_is_attached_to_it_are_confined(box: Confined) -> None:
 
 
 def test_a_command_on_the_cpu_opens_no_device(box: Confined) -> None:
-    """On a real H200, a command that set the variable itself opened the GPU that nobody had claimed for it."""
+    """On a real H200, a command that set the variable itself opened a GPU that was not claimed for it."""
     words = ("--gpus", "none", "--", "sh", script(box, FREE))
     assert box.seen("run", "--no-confine", *words) == list(range(8))
     assert box.seen("run", "--confine", *words) == []

@@ -12,9 +12,9 @@ from gputui.inventory.link import LinkMatrix, direct_links
 from gputui.inventory.snapshot import Snapshot
 
 CONTEXT, LARGE_CONTEXT = GIB // 2, 3 * GIB // 4
-"""Bytes of a CUDA context with lazily loaded kernels, and of the libraries that it loads: 0.3 to 0.5 GiB. On an
-H200 (driver 580, PyTorch 2.11) it is 610 MiB for a first tensor and 758 MiB while it trains, so devices of
-compute capability 9 and above count as that large."""
+"""Bytes of a CUDA context with lazily loaded kernels, and of the libraries that it loads: 0.3 to 0.5 GiB.
+On an H200 (driver 580, PyTorch 2.11) it is 610 MiB for a first tensor and 758 MiB while it trains, so devices
+of compute capability 9 and above count as that large."""
 
 COLLECTIVES_PCIE, COLLECTIVES_DIRECT = GIB // 2, 3 * GIB // 2
 """Bytes of NCCL's buffers on a device: for links over PCIe, and for a ring of direct links."""

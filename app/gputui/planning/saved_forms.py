@@ -79,8 +79,8 @@ FORMS = {
 }
 
 _MATH = Form(0, 8, -8, 0, -3, 4)
-"""What fp32 with fewer key/value heads than heads adds: no fused kernel of a GPU takes both, so attention keeps
-its scores and the expanded keys and values."""
+"""What fp32 with fewer key/value heads than heads adds: no fused kernel of a GPU takes both, so attention
+keeps its scores and the expanded keys and values."""
 _EXPANDING = ("falcon", "falcon multi-query", "deepseek_v2", "deepseek_v3")
 """Families that expand keys and values themselves, before attention."""
 
