@@ -97,7 +97,7 @@ def _shell(
     if shell.command is not None:
         # The first word after the command is $0.
         return StartedScript("shell", f"{name} -c", shell.command, True, shell.arguments[1:])
-    if shell.script is None or shell.script == "-" or "s" in shell.flags:
+    if shell.script is None or shell.script == "-":
         return None
     beginning = host_environment.beginning(_joined(directory, shell.script), MOST)
     return beginning and StartedScript("shell", shell.script, *beginning, shell.arguments)
