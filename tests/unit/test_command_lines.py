@@ -7,6 +7,7 @@ import shlex
 
 import pytest
 
+from gputui.inventory.light_dataclasses import replace
 from gputui.launching.compose import compose
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.programs import PROGRAMS
@@ -31,7 +32,10 @@ def test_what_a_command_line_says_is_what_is_asked_for() -> None:
     assert wrong == []
     for row in ROWS:
         if row.expected != "refused":
-            assert (row.intent.only_indices is not None) == ("indices" in row.more), row.text
+            launch = compose([gpu(0)], replace(row.options, ids="uuid"), row.inherited, HOST)
+            assert any("cannot read UUIDs" in each for each in launch.remarks) == ("indices" in row.more), (
+                row.text
+            )
 
 
 def test_a_command_is_completed_for_the_devices_that_it_gets() -> None:

@@ -104,7 +104,6 @@ class Intent:
     all_devices   the words that give its program every device of the box, unless they are rewritten
     leaves        why its program sees other devices than the selected ones, unless it is confined to them
     unclaimed     the words that leave the lease on the devices (daemonizers.py), None for none
-    only_indices  the program that cannot read UUIDs in the vendor's variable, None where every program can
     trainer       whether a Python script that no launcher starts imports the Trainer of transformers
     warnings      warnings for the user, however the command is started
     doubt         the place that may set a list of devices whose value is not known, None for none; a confined
@@ -122,7 +121,6 @@ class Intent:
     excluded: NamedDevices | None = None
     all_devices: str | None = None
     unclaimed: str | None = None
-    only_indices: str | None = None
     trainer: bool = False
     warnings: tuple[str, ...] = ()
     doubt: str | None = None

@@ -239,7 +239,6 @@ class Program:
             devices=named or call.devices_of_files(context),
             count=count,
             group=group if whole else None,
-            only_indices=self.name if self.only_indices else None,
             warnings=(f"{program_name(command)} {self.warning}",) if self.warning and not spared else (),
         )
 
