@@ -140,7 +140,8 @@ class ConfigurationFile:
 
     options    the options that name it, as in `Size`; "" for the first argument that is the name of such a
                file
-    keys       its keys, dotted, each with the dimension that it gives
+    keys       its keys, dotted, each with the dimension that it gives; without any, they are the names of the
+               options
     variables  the key below which it has environment variables, "" for none
     """
 
@@ -390,8 +391,9 @@ class _Call:
         total = program.total(sizes) if sizes and machines else 0
         if total > 0 and total % machines == 0:
             return sizes, DeviceCount(" ".join(words for _, words in given.values()), total // machines, firm)
-        said = program.usual is None or self.says_how_many()
-        return sizes, None if said or program.usual is None else program.usual(self.arguments)
+        if program.usual is None or self.says_how_many():
+            return sizes, None
+        return sizes, program.usual(self.arguments)
 
     def sizes(self) -> Said:
         """Return the sizes on the command line. The last occurrence of an option counts."""
@@ -439,8 +441,9 @@ class _Call:
 
     def _sizes_of_files(self, context: CommandContext) -> Said:
         found: Said = {}
+        names = {name: size.dimension for size in self.program.sizes for name in size.options.split("|")}
         for file, name, values in self._read_files(context):
-            for key, dimension in file.keys.items():
+            for key, dimension in (file.keys or names).items():
                 number = _inner(values, key)
                 if type(number) is int and number > 0:
                     found[dimension] = number, f"{key} {number} of {name}"

@@ -85,7 +85,7 @@ def _trl(arguments: Sequence[str]) -> tuple[str, ...]:
 
 def _trl_usual(arguments: Sequence[str]) -> DeviceCount | None:
     """All configurations that come with TRL say eight processes (trl/accelerate_configs)."""
-    own = next((given for given in given_options(arguments, ("accelerate-config",))), None)
+    own = next(given_options(arguments, ("accelerate-config",)), None)
     if own is None or _trl(arguments):
         return None
     return DeviceCount(f"{' '.join(own.words)} (num_processes: 8)", 8, firm=False)
@@ -103,9 +103,7 @@ _SWIFT_SIZES = (
     Size("vllm-pipeline-parallel-size", "pp"),
     Size("vllm-data-parallel-size", "dp"),
 )
-_SWIFT_SERVING_FILE = ConfigurationFile(
-    "", {"vllm_tensor_parallel_size": "tp", "vllm_data_parallel_size": "dp"}, "ENV"
-)
+_SWIFT_FILE = ConfigurationFile("", variables="ENV")
 _MEGATRON_COMMANDS = ("pt", "sft", "rlhf", "export")
 _LLAMAFACTORY = ("api", "chat", "webchat", "webui", "export")
 _TRL_COMMANDS = ("sft", "dpo", "grpo", "kto", "reward", "rloo", "distillation")
@@ -156,7 +154,7 @@ TRAINING = (
             *(f"swift.cli._megatron.main {command}" for command in _MEGATRON_COMMANDS),
         ),
         variables=("NPROC_PER_NODE",),
-        files=(ConfigurationFile("", variables="ENV"),),
+        files=(_SWIFT_FILE,),
         source="swift/cli/main.py, 4.6",
     ),
     Program(
@@ -164,7 +162,7 @@ TRAINING = (
         starts=tuple(f"swift {command}" for command in _SWIFT_SERVING),
         modules=tuple(f"swift.cli.main {command}" for command in _SWIFT_SERVING),
         sizes=_SWIFT_SIZES,
-        files=(_SWIFT_SERVING_FILE,),
+        files=(_SWIFT_FILE,),
         source="swift/cli/main.py, swift/pipelines/infer/rollout.py, 4.6",
     ),
     Program(
@@ -174,7 +172,7 @@ TRAINING = (
         # Of the commands that serve, only this one is also started through torchrun.
         sizes=_SWIFT_SIZES,
         variables=("NPROC_PER_NODE",),
-        files=(_SWIFT_SERVING_FILE,),
+        files=(_SWIFT_FILE,),
         source="swift/cli/main.py, swift/arguments/infer_args.py, 4.6",
     ),
     Program(
