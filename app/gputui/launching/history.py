@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gputui.inventory.columns import Column
+from gputui.inventory.errors import WrongCallError
 from gputui.inventory.formatting import counted, duration, is_digits, printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.launch_options import AUTO, LaunchOptions
@@ -45,7 +46,7 @@ Launches = tuple[PastLaunch, ...]
 """The history, the last launch first."""
 
 
-class KeepError(ValueError):
+class KeepError(WrongCallError):
     """Launches cannot be saved, or the saved ones cannot be read; the message has cause and remedy."""
 
 
