@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gputui.inventory.device import Device
-from gputui.inventory.errors import GputuiError
+from gputui.inventory.errors import RequestError
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
@@ -38,10 +38,10 @@ from gputui.vendors.vendor import renumbered
 from gputui.vendors.visibility import CONFINED, Confine
 
 
-class CannotConfineError(GputuiError):
+class CannotConfineError(RequestError):
     """The launch cannot be confined; the message is a sentence."""
 
-    code, status = "not_confined", 2
+    code = "not_confined"
 
 
 class Case(NamedTuple):

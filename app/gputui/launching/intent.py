@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from gputui.choosing.grouping import MAX_DEVICES, Grouping
 from gputui.choosing.named_devices import NONE
+from gputui.inventory.errors import RequestError
 from gputui.inventory.formatting import devices_text, is_digits, printable
 from gputui.inventory.light_dataclasses import dataclass, field, fields, replace
 from gputui.launching.host_environment import HostEnvironment
@@ -20,7 +21,7 @@ from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Visibility
 
 
-class ContradictionError(ValueError):
+class ContradictionError(RequestError):
     """A call and its command ask for different devices. The message is one line that names both."""
 
 

@@ -117,9 +117,8 @@ class Held(Picked):
         """
         import subprocess
 
-        from gputui.allocating.errors import RequestError
         from gputui.inventory.job import Trouble
-        from gputui.launching.confine import CannotConfineError, confined
+        from gputui.launching.confine import confined
         from gputui.launching.intent import Intent
         from gputui.launching.launch import Launch
         from gputui.launching.start import cannot_start
@@ -132,11 +131,8 @@ class Held(Picked):
             changes = self._allocation._replace(devices=tuple(devices)).changes(base)
             return Launch(words, tuple(changes), devices=tuple(devices))
 
-        try:
-            snapshot = self._allocation.snapshot
-            launch = confined(self.devices, made, Intent(), snapshot, base, self._confine).started
-        except CannotConfineError as error:
-            raise RequestError(str(error)) from None
+        snapshot = self._allocation.snapshot
+        launch = confined(self.devices, made, Intent(), snapshot, base, self._confine).started
         how["pass_fds"] = (*how.get("pass_fds", ()), *self.pass_fds)
 
         def start() -> subprocess.Popen[Any]:

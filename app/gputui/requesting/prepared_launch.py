@@ -14,14 +14,14 @@ from gputui.allocating.errors import RequestError
 from gputui.allocating.request import CommandList, Request
 from gputui.allocating.settings import Settings
 from gputui.choosing.links import weakest
-from gputui.choosing.named_devices import NONE, NamingError, entries_of
+from gputui.choosing.named_devices import NONE, entries_of
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.compose import compose, refusal
 from gputui.launching.daemonizers import refusal_of
 from gputui.launching.environment_hints import THREADS, threads_near
 from gputui.launching.host_environment import HostEnvironment, ThisHost
-from gputui.launching.intent import Asked, ContradictionError, Intent, settle
+from gputui.launching.intent import Asked, Intent, settle
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Meeting
 from gputui.launching.read_intent import read_intent
@@ -115,14 +115,9 @@ class PreparedLaunch(CommandRead):
         if self.confine == "never":
             launch = made(devices, intent)
         else:
-            from gputui.launching.confine import CannotConfineError, confined
+            from gputui.launching.confine import confined
 
-            try:
-                launch = confined(
-                    devices, made, intent, snapshot, environ, self.confine, prove, again, asking
-                )
-            except CannotConfineError as error:
-                raise RequestError(str(error)) from None
+            launch = confined(devices, made, intent, snapshot, environ, self.confine, prove, again, asking)
             if launch.inside is None and intent.counted_inside is not None and launch.refusal is not None:
                 # The devices were chosen on the assumption that the launch would be confined.
                 why = launch.unconfined or "there are no other devices"
@@ -160,13 +155,10 @@ def prepare(
     """
     asked, intent = read.asked, read.intent
     devices = asked.devices
-    try:
-        if devices.names is not None:
-            # A list with an empty entry is wrong, whatever the command says.
-            entries_of(devices.names)
-        settled = settle(Asked(devices.count, devices.names, devices.group), intent, devices.force)
-    except (ContradictionError, NamingError) as error:
-        raise RequestError(str(error)) from None
+    if devices.names is not None:
+        # A list with an empty entry is wrong, whatever the command says.
+        entries_of(devices.names)
+    settled = settle(Asked(devices.count, devices.names, devices.group), intent, devices.force)
     default = intent.devices if settled.names is not None else intent.count
     if devices.names is None and devices.count is None and default is not None and not default.firm:
         option = f"--gpus {settled.names}" if settled.names is not None else f"-n {settled.count}"
