@@ -26,6 +26,7 @@ from gputui.inventory.typed_json import DocumentError, Form, Positive, Record, c
 from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch import Launch
 from gputui.system import child_process as process
+from gputui.vendors.visibility import with_changes
 
 _MOST = MIB
 _LATENCY_SIZE = 64 * 1024
@@ -184,8 +185,7 @@ def measure(
     visibility = launch.vendor.visibility
     if launch.devices and visibility.variable not in environment:
         # A launcher would have set it.
-        changes = visibility.changes(launch.devices)
-        environment |= {name: value for name, value in changes if value is not None}
+        environment = with_changes(environment, visibility.changes(launch.devices))
     try:
         found = interpreter(launch.argv, environment, launch.directory, python)
     except InterpreterError as error:

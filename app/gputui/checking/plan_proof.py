@@ -26,6 +26,7 @@ from gputui.planning.safetensors import Count
 from gputui.planning.workload import Workload
 from gputui.system import child_process as process
 from gputui.vendors.vendor import Vendor
+from gputui.vendors.visibility import with_changes
 
 T = TypeVar("T")
 
@@ -210,7 +211,7 @@ def without_devices(environ: Mapping[str, str], vendors: Iterable[Vendor]) -> di
     """The environment in which a program sees no device of these vendors: counting needs none, and must take
     no memory of one."""
     hiding = (change for vendor in vendors for change in vendor.visibility.changes(()))
-    return Launch((), tuple(hiding)).environment(environ)
+    return with_changes(environ, hiding)
 
 
 _SCRIPT = str(SCRIPTS / "plan_proof.py")

@@ -34,7 +34,7 @@ from gputui.launching.read_intent import read_intent
 from gputui.launching.wrappers import assigned, unwrap, with_variables
 from gputui.vendors.registry import vendor_of
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Changes, Visibility
+from gputui.vendors.visibility import Changes, Visibility, with_changes
 
 
 def launcher_of(options: LaunchOptions) -> Launcher:
@@ -82,13 +82,12 @@ def compose(
     stale = _stale(environ, options, prefix) if reads_ranks else ()
     if stale:
         completed.remark(
-            f"{' '.join(f'{name}={environ[name]}' for name in stale)} unset: left over from another run, they"
-            " would make the program wait for other ranks (to keep them, write them before the command)"
+            f"{_shown({name: environ[name] for name in stale})} unset: left over from another run, they would"
+            " make the program wait for other ranks (to keep them, write them before the command)"
         )
     if not devices:
         # A script may name devices itself when it finds an empty list.
-        empty = tuple((name, value) for name, value in ours if value is not None)
-        read = replace(options, additions=(*options.additions, *empty))
+        read = replace(options, additions=(*options.additions, *with_changes({}, ours).items()))
         intent = read_intent(read, environ, host_environment, (vendor,))
     intent = intent or read_intent(options, environ, host_environment, (vendor,))
     refused = why_not_on_machines(options, meeting is not None) if options.nodes > 1 else None
@@ -151,17 +150,13 @@ def _device_variables(
     # A variable that only the command itself had set is no longer in it.
     ours = tuple(each for each in ours if each not in before or each[0] in environ)
     remarks = []
-    taken_away = [
-        f"{name}={environ[name]}" for name, value in ours if value is None and (name, value) in before
-    ]
+    taken_away = {name: environ[name] for name, value in ours if value is None and (name, value) in before}
     if taken_away:
-        remarks.append(
-            f"{' '.join(taken_away)} unset: with it, the selected indices would mean other devices"
-        )
+        remarks.append(f"{_shown(taken_away)} unset: with it, the selected indices would mean other devices")
     remarks += [
-        f"{words} replaced by the selected devices"
-        for words in rewritten
-        if not visibility.names_in_order(_value_in(words, visibility.variable), devices)
+        f"{_shown({name: value})} replaced by the selected devices"
+        for name, value in rewritten
+        if name != visibility.variable or not visibility.names_in_order(value, devices)
     ]
     return ours, prefix, remarks
 
@@ -197,12 +192,6 @@ def _stale(environ: Mapping[str, str], options: LaunchOptions, prefix: Sequence[
 def _typed(options: LaunchOptions, prefix: Sequence[str]) -> frozenset[str]:
     """The variables that are written before the command."""
     return frozenset(name for name, _ in (*options.additions, *assigned(prefix)))
-
-
-def _value_in(words: str, variable: str) -> str | None:
-    """The list of devices in `NAME=LIST`; None for another variable, or one that is unset."""
-    name, equals, value = words.partition("=")
-    return value if equals and name == variable else None
 
 
 def _only_indices(
@@ -355,8 +344,7 @@ def why_not_on_machines(options: LaunchOptions, together: bool) -> str | None:
 
 def _inherited(environ: Mapping[str, str], options: LaunchOptions, prefix: Sequence[str]) -> dict[str, str]:
     """The environment that the launcher's command will inherit."""
-    changed = {**environ, **dict(options.additions), **dict(assigned(prefix))}
-    return {name: value for name, value in changed.items() if value is not None}
+    return with_changes(environ, (*options.additions, *assigned(prefix)))
 
 
 def _elsewhere(devices: Sequence[Device], options: LaunchOptions, launcher: Launcher) -> tuple[str, ...]:

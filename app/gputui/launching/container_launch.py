@@ -22,7 +22,7 @@ from gputui.launching.programs.program import Program
 from gputui.launching.python_command import is_python
 from gputui.launching.wrappers import assigned, unwrap
 from gputui.vendors.vendor import Vendor, renumbered
-from gputui.vendors.visibility import Changes
+from gputui.vendors.visibility import Changes, with_changes
 
 PORT = 29500
 """Torch's own default. It is free in a container, where no other program listens in its network."""
@@ -45,8 +45,7 @@ def complete_container(
     own, typed_inside = started_inside(container)
     prefix, command = unwrap((*own, *typed_inside))
     launcher = recognised(command)
-    environ = {name: value for name, value in container.environment.items() if value is not None}
-    environ.update((name, value) for name, value in assigned(prefix) if value is not None)
+    environ = with_changes({}, (*container.environment.items(), *assigned(prefix)))
     done = launcher.complete(
         LauncherRequest(
             command=command,
@@ -63,8 +62,7 @@ def complete_container(
     changes = inside_changes(devices, vendor, container.image, container.command)
     if done.visible == "command" or done.names:
         changes = vendor.visibility.changes_beside_own_list(devices)
-    needed = {name: value for name, value in done.changes if value is not None}
-    given = container.with_devices(devices, vendor, {**dict(changes), **needed})
+    given = container.with_devices(devices, vendor, with_changes(dict(changes), done.changes))
     ours = {option.words for option in given.options}
     typed = [each for each in container.options if gives_devices(each, vendor) and each.words not in ours]
     if typed:

@@ -18,7 +18,7 @@ from gputui.inventory.formatting import devices_text, is_digits, printable
 from gputui.inventory.light_dataclasses import dataclass, field, fields, replace
 from gputui.launching.host_environment import HostEnvironment
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Visibility
+from gputui.vendors.visibility import Visibility, with_changes
 
 
 class ContradictionError(RequestError):
@@ -271,8 +271,7 @@ class CommandContext:
 
     def with_variables(self, variables: Mapping[str, str | None]) -> CommandContext:
         """Return the context of a command after a wrapper that sets these variables (None: unsets)."""
-        changed = {**self.environ, **variables}
-        environ = {name: value for name, value in changed.items() if value is not None}
+        environ = with_changes(self.environ, variables.items())
         return replace(self, environ=environ, typed=self.typed | variables.keys())
 
 

@@ -20,7 +20,7 @@ from gputui.launching.argument_vector import (
     read_options,
 )
 from gputui.launching.shell_words import Assignments, assignments
-from gputui.vendors.visibility import Changes
+from gputui.vendors.visibility import Changes, with_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,8 +304,7 @@ def assigned(prefix: Sequence[str]) -> Changes:
     """Return the variables that the wrappers before a command set (None: unset)."""
     found: list[tuple[str, str | None]] = []
     for call in wrappers(prefix):
-        before = {name: value for name, value in found if value is not None}
-        found += handed_in(call.words, before).items()
+        found += handed_in(call.words, with_changes({}, found)).items()
         for option in call.options:
             if call.name == "env" and option.name == "unset":
                 found.append((option.value, None))
@@ -337,20 +336,16 @@ def _listed_assignments(value: str) -> tuple[str, ...]:
 
 def with_variables(
     prefix: Sequence[str], changes: Sequence[tuple[str, str | None]], environ: Mapping[str, str]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+) -> tuple[tuple[str, ...], Changes]:
     """Return the wrappers changed so that the command gets these changes to `environ` (None: the variable
-    must not be set), and the replaced assignments as NAME=VALUE.
+    must not be set), and the replaced assignments.
 
     An assignment of `env` is replaced in place. After any other wrapper that sets one of these variables, may
     set it from a file, or does not pass our variables on, `env` sets them again.
     """
     wanted = dict(changes)
     before = [*handed_in(prefix, environ).items(), *assigned(prefix)]
-    replaced = tuple(
-        f"-u {name}" if value is None else f"{name}={value}"
-        for name, value in before
-        if name in wanted and value != wanted[name]
-    )
+    replaced = tuple((name, value) for name, value in before if name in wanted and value != wanted[name])
     written = _with_assignments(prefix, wanted)
     left = {**handed_in(written, environ), **dict(assigned(written))}
     if any(left[name] != wanted[name] for name in wanted.keys() & left.keys()) or (

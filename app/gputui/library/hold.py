@@ -69,8 +69,9 @@ class Picked(Sequence["Device"]):
     @property
     def env(self) -> dict[str, str]:
         """A copy of `os.environ` with these variables: `subprocess.run(…, env=picked.env)`."""
-        changed = {**os.environ, **self.variables}
-        return {name: value for name, value in changed.items() if value is not None}
+        from gputui.vendors.visibility import with_changes
+
+        return with_changes(os.environ, self.variables.items())
 
     def document(self) -> Json:
         """Return the document of `gputui pick --json` as JSON-ready values."""
