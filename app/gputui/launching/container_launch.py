@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
-from gputui.launching.argument_vector import program_name, whole_number
+from gputui.launching.argument_vector import program_name, whole_number, write_options
 from gputui.launching.container_command import ContainerCommand, gives_devices
 from gputui.launching.host_environment import HostEnvironment
 from gputui.launching.intent import DeviceCount, Intent
@@ -66,7 +66,7 @@ def complete_container(
     ours = {option.words for option in given.options}
     typed = [each for each in container.options if gives_devices(each, vendor) and each.words not in ours]
     if typed:
-        words = " ".join(word for option in typed for word in option.words)
+        words = " ".join(write_options(typed))
         done.remarks.insert(0, f"{words} replaced by the selected devices")
     if not command or (launcher.name == "python" and not is_python(command) and _is_unknown(command)):
         # `docker run IMAGE train.py` may well pass its words to the image's own program.

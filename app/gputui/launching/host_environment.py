@@ -39,6 +39,11 @@ _NOT_BESIDE = ("env", "sh")
 """Programs in the first line of a script that are not its interpreter."""
 
 
+def below(directory: str | None, path: str) -> str:
+    """Return a path that a command names, for a command that starts in that directory; "./x" stays "./x"."""
+    return os.path.join(directory or "", path)  # noqa: PTH118
+
+
 class HostEnvironment:
     """The machine as launchers see it. This base class is an unknown machine, such as a container.
 

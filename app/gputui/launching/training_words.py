@@ -9,7 +9,6 @@ LLaMA-Factory, swift, torchtune and `accelerate launch`. No value is guessed: an
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -21,7 +20,7 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.others_files import NotReadError, go_on, not_read, one_reading
 from gputui.launching.argument_vector import likely_options, program_name, whole_number
 from gputui.launching.container_command import read_container
-from gputui.launching.host_environment import HostEnvironment, ThisHost
+from gputui.launching.host_environment import HostEnvironment, ThisHost, below
 from gputui.launching.intent import CommandContext
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers import recognised
@@ -355,7 +354,7 @@ class _Said:
         ]
         found: dict[str, object] = {}
         for name in (*plain[:1], self._line.get("config", "")):
-            path = os.path.join(context.directory or "", name)  # noqa: PTH118 - as text
+            path = below(context.directory, name)
             if _FILE.fullmatch(name):
                 values = read_mapping(path, context)
                 if name == self._line.get("config") and not context.host_environment.is_file(path):
@@ -365,7 +364,7 @@ class _Said:
             name = self._line.get(option, "")
             if not (name.endswith(".json") or name.startswith("{")):
                 continue
-            path = os.path.join(context.directory or "", name)  # noqa: PTH118 - as text
+            path = below(context.directory, name)
             text = name if name.startswith("{") else context.host_environment.text(path)
             if text is None:
                 not_read(printable(name[:80]), "it is no file")

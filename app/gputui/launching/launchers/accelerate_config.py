@@ -12,7 +12,7 @@ from typing import Any
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.others_files import NotReadError
 from gputui.launching.configuration_text import read_values
-from gputui.launching.host_environment import HostEnvironment
+from gputui.launching.host_environment import HostEnvironment, below
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def configuration(
 
     `given` is the value of `--config_file`. Relative paths are from the directory of the launch.
     """
-    path = os.path.join(directory or "", default_path(environ) if given is None else given)  # noqa: PTH118
+    path = below(directory, default_path(environ) if given is None else given)
     if not host_environment.is_file(path):
         if given is None:
             return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +11,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.formatting import devices_text
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.launching.argument_vector import Arguments, OptionTable, read_options, whole_number
-from gputui.launching.host_environment import HostEnvironment
+from gputui.launching.host_environment import HostEnvironment, below
 from gputui.launching.intent import CommandContext, DeviceCount, Intent
 from gputui.launching.launch import OwnDevices
 from gputui.launching.launch_options import Meeting
@@ -74,7 +73,7 @@ class LauncherRequest:
         """
         name = self.command[0] if self.command else ""
         if "/" in name:
-            name = os.path.join(self.directory or "", name)  # noqa: PTH118 - "./x" stays "./x"
+            name = below(self.directory, name)
         elif not name or self.prefix:
             return None
         return self.host_environment.program(name, self.environ)

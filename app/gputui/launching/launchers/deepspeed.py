@@ -15,13 +15,12 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import os
 import re
 from collections.abc import Sequence
 
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.argument_vector import Arguments, Option, option_table, read_options, write_options
-from gputui.launching.host_environment import HostEnvironment
+from gputui.launching.host_environment import HostEnvironment, below
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices
 from gputui.launching.launchers.base import Completed, LauncherRequest, ScriptLauncher, count_in
 from gputui.launching.launchers.entrypoint import with_interpreter_beside
@@ -287,7 +286,7 @@ def _hostfile(given: Arguments, directory: str | None, host_environment: HostEnv
     """Return the hostfile that deepspeed will read; None where it reads none. (It ignores what is not a
     regular file.)"""
     path = given.get("hostfile") if "hostfile" in given else HOSTFILE
-    place = os.path.join(directory or "", path)  # noqa: PTH118 - as deepspeed does
+    place = below(directory, path)
     if not host_environment.is_file(place):
         return None
     slots = _slots(host_environment.text(place))

@@ -24,8 +24,10 @@ from gputui.launching.argument_vector import (
     program_name,
     read_options,
     whole_number,
+    write_options,
 )
 from gputui.launching.configuration_text import read_values
+from gputui.launching.host_environment import below
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices
 from gputui.launching.python_command import Started, is_python, started_program, words_of_start
 from gputui.vendors.vendor import Vendor
@@ -436,8 +438,7 @@ class _Call:
             else:
                 names = [word for word in self.arguments if re.fullmatch(r"[^-].*\.(ya?ml|json)", word)][:1]
             for name in names[-1:]:
-                path = os.path.join(context.directory or "", name)  # noqa: PTH118
-                yield file, name, read_mapping(path, context)
+                yield file, name, read_mapping(below(context.directory, name), context)
 
     def _sizes_of_files(self, context: CommandContext) -> Said:
         found: Said = {}
@@ -484,7 +485,7 @@ class _Call:
         number = count.number if count is not None else 1
         if not (first or step) or begin is None or not by or number > MAX_DEVICES:
             return None
-        words = " ".join(word for given in (*first, *step) for word in given.words)
+        words = " ".join(write_options((*first, *step)))
         listed = ",".join(str(begin + place * by) for place in range(number))
         return _among_visible(NamedDevices(words, listed), context)
 
