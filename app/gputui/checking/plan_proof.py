@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -26,7 +26,7 @@ from gputui.planning.safetensors import Count
 from gputui.planning.workload import Workload
 from gputui.system import child_process as process
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import with_changes
+from gputui.vendors.visibility import Environ, with_changes
 
 T = TypeVar("T")
 
@@ -168,7 +168,7 @@ def _numbers(side: PlanProof | ClosedForms) -> dict[str, int | None]:
 
 def prove(
     launch: Launch,
-    environ: Mapping[str, str],
+    environ: Environ,
     model: str,
     workload: Workload,
     devices: int = 1,
@@ -207,7 +207,7 @@ def prove(
     return replace(proof, remarks=(found.doubt, *proof.remarks)) if found.doubt else proof
 
 
-def without_devices(environ: Mapping[str, str], vendors: Iterable[Vendor]) -> dict[str, str]:
+def without_devices(environ: Environ, vendors: Iterable[Vendor]) -> dict[str, str]:
     """The environment in which a program sees no device of these vendors: counting needs none, and must take
     no memory of one."""
     hiding = (change for vendor in vendors for change in vendor.visibility.changes(()))
@@ -261,7 +261,7 @@ def read(folder: Path, ended: process.Ended) -> PlanProof:
 
 def count(
     python: Sequence[str],
-    environment: Mapping[str, str],
+    environment: Environ,
     place: Path,
     *,
     seconds: float = COUNTING,
@@ -286,7 +286,7 @@ def count(
 
 def meta_model(
     python: Sequence[str],
-    environment: Mapping[str, str],
+    environment: Environ,
     place: Path,
     name: str,
     *,

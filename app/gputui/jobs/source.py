@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from gputui.inventory.claim import Claim
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from gputui.inventory.job import Job
     from gputui.jobs.store import Stored
+    from gputui.vendors.visibility import Environ
 
 _EVERY = 1.0
 """Seconds between two reads of the jobs."""
@@ -48,7 +49,7 @@ class WithJobs:
     def __init__(
         self,
         source: Source,
-        environ: Mapping[str, str],
+        environ: Environ,
         early: Callable[[Snapshot], object] = lambda snapshot: None,
     ) -> None:
         self._early = early

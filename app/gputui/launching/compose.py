@@ -34,7 +34,7 @@ from gputui.launching.read_intent import read_intent
 from gputui.launching.wrappers import assigned, unwrap, with_variables
 from gputui.vendors.registry import vendor_of
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Changes, Visibility, with_changes
+from gputui.vendors.visibility import Changes, Environ, Visibility, with_changes
 
 
 def launcher_of(options: LaunchOptions) -> Launcher:
@@ -45,7 +45,7 @@ def launcher_of(options: LaunchOptions) -> Launcher:
 def compose(
     devices: Sequence[Device],
     options: LaunchOptions,
-    environ: Mapping[str, str],
+    environ: Environ,
     host_environment: HostEnvironment | None = None,
     box: Sequence[Vendor] = (),
     intent: Intent | None = None,
@@ -124,7 +124,7 @@ def compose(
 def _device_variables(
     devices: Sequence[Device],
     options: LaunchOptions,
-    environ: Mapping[str, str],
+    environ: Environ,
     vendor: Vendor,
     box: Sequence[Vendor],
     prefix: tuple[str, ...],
@@ -181,7 +181,7 @@ def _reads_ranks(launcher: Launcher, command: Sequence[str]) -> bool:
     return launcher.name != "python" or is_python(command) or program_name(command).endswith(".py")
 
 
-def _stale(environ: Mapping[str, str], options: LaunchOptions, prefix: Sequence[str]) -> tuple[str, ...]:
+def _stale(environ: Environ, options: LaunchOptions, prefix: Sequence[str]) -> tuple[str, ...]:
     """The variables of ranks that are inherited and not written before the command."""
     typed = _typed(options, prefix)
     if not any(name in environ and name not in typed for name in RANKS):
@@ -220,7 +220,7 @@ _NO_DEVICE_OF_ANY_BOX = 9_000_000
 def refusal(
     options: LaunchOptions,
     count: int,
-    environ: Mapping[str, str],
+    environ: Environ,
     host_environment: HostEnvironment | None = None,
     box: Sequence[Vendor] = (),
     intent: Intent | None = None,
@@ -244,7 +244,7 @@ def _completed(
     command: tuple[str, ...],
     devices: Sequence[Device],
     options: LaunchOptions,
-    environ: Mapping[str, str],
+    environ: Environ,
     host_environment: HostEnvironment,
     vendor: Vendor,
     meeting: Meeting | None,
@@ -342,7 +342,7 @@ def why_not_on_machines(options: LaunchOptions, together: bool) -> str | None:
     return only if program in SERVING else f"{only}: add --launcher torchrun"
 
 
-def _inherited(environ: Mapping[str, str], options: LaunchOptions, prefix: Sequence[str]) -> dict[str, str]:
+def _inherited(environ: Environ, options: LaunchOptions, prefix: Sequence[str]) -> dict[str, str]:
     """The environment that the launcher's command will inherit."""
     return with_changes(environ, (*options.additions, *assigned(prefix)))
 
@@ -371,7 +371,7 @@ def _warn(
     options: LaunchOptions,
     prefix: Sequence[str],
     ours: Sequence[tuple[str, str | None]],
-    environ: Mapping[str, str],
+    environ: Environ,
     vendor: Vendor,
     intent: Intent,
 ) -> None:

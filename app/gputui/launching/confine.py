@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import shutil
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ from gputui.system.landlock import LandlockError, check
 from gputui.system.root import HERE, Root
 from gputui.vendors.registry import vendor_of, vendors_here
 from gputui.vendors.vendor import renumbered
-from gputui.vendors.visibility import CONFINED, Confine
+from gputui.vendors.visibility import CONFINED, Confine, Environ
 
 
 class CannotConfineError(RequestError):
@@ -56,7 +56,7 @@ class Case(NamedTuple):
     inside: Launch
     intent: Intent
     left_out: tuple[str, ...] | None
-    environ: Mapping[str, str]
+    environ: Environ
     root: Root
 
 
@@ -65,7 +65,7 @@ def confined(
     made: Callable[[tuple[Device, ...], Intent], Launch],
     intent: Intent,
     snapshot: Snapshot,
-    environ: Mapping[str, str],
+    environ: Environ,
     how: Confine,
     prove: bool = True,
     again: bool = False,
@@ -112,7 +112,7 @@ def confined(
     )
 
 
-def expecting(intent: Intent, options: LaunchOptions, how: Confine, environ: Mapping[str, str]) -> Intent:
+def expecting(intent: Intent, options: LaunchOptions, how: Confine, environ: Environ) -> Intent:
     """Return the intent of a command, `relative` where the command is expected to be confined; its devices
     are not known yet. Numbers in its script then count the claimed devices."""
     named = intent.devices
@@ -124,7 +124,7 @@ def expecting(intent: Intent, options: LaunchOptions, how: Confine, environ: Map
     return replace(intent, relative=True)
 
 
-def against_here(device: Device, snapshot: Snapshot, environ: Mapping[str, str], root: Root) -> str | None:
+def against_here(device: Device, snapshot: Snapshot, environ: Environ, root: Root) -> str | None:
     """Return why launches on devices like this one are not confined on this machine; None where they are. No
     driver is asked."""
     if left_out((device,), snapshot, root) is None:
@@ -176,7 +176,7 @@ _PROGRAMS: dict[str, str] = {
 """Programs that do not work in a confined process, or that start their command outside it."""
 
 
-def _program(argv: Sequence[str], environ: Mapping[str, str]) -> str | None:
+def _program(argv: Sequence[str], environ: Environ) -> str | None:
     """Return why a program of the command does not work in a confined process or leaves it; None for none."""
     command = unwrap(argv)[1]
     for word in (*(call.words[0] for call in wrappers(argv)), *command[:1]):
@@ -190,7 +190,7 @@ def _program(argv: Sequence[str], environ: Mapping[str, str]) -> str | None:
     return next(filter(None, (_program(each.words, environ) for each in started)), None)
 
 
-def _takes_rights(word: str, environ: Mapping[str, str]) -> bool:
+def _takes_rights(word: str, environ: Environ) -> bool:
     """Whether a program is set to run as its owner (chmod(1), "u+s")."""
     path = shutil.which(word, path=environ.get("PATH"))
     try:

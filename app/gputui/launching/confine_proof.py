@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from gputui.system.files import NoHomeError, private_folder, read_own, state_fol
 from gputui.system.root import Root
 from gputui.vendors.registry import vendor_of
 from gputui.vendors.vendor import Vendor
+from gputui.vendors.visibility import Environ
 
 if TYPE_CHECKING:
     from gputui.vendors.driver_process import DriverDevice
@@ -64,7 +65,7 @@ def subject(vendor: Vendor, instances: bool, root: Root) -> str:
 def proved(
     device: Device,
     snapshot: Snapshot,
-    environ: Mapping[str, str],
+    environ: Environ,
     root: Root,
     ask: bool = True,
     again: bool = False,
@@ -88,12 +89,12 @@ def proved(
     return why
 
 
-def is_proved(vendor: Vendor, environ: Mapping[str, str], root: Root) -> bool:
+def is_proved(vendor: Vendor, environ: Environ, root: Root) -> bool:
     """Whether confinement is already proved for whole devices of this vendor. Starts no driver."""
     return _kept(environ).get(subject(vendor, False, root), ("", 0.0))[0] is None
 
 
-def _tried(device: Device, snapshot: Snapshot, environ: Mapping[str, str], root: Root) -> str | None:
+def _tried(device: Device, snapshot: Snapshot, environ: Environ, root: Root) -> str | None:
     # Most launches find a kept proof, and each import delays them.
     from gputui.vendors.driver_process import NoAnswerError, ask_driver
 
@@ -144,11 +145,11 @@ class _Proofs:
 _PROOFS = Record(_Proofs)
 
 
-def _file(environ: Mapping[str, str]) -> Path:
+def _file(environ: Environ) -> Path:
     return state_folder(environ) / "confinement.json"
 
 
-def _kept(environ: Mapping[str, str]) -> dict[str, tuple[str | None, float]]:
+def _kept(environ: Environ) -> dict[str, tuple[str | None, float]]:
     """Return the kept answers by key, the newest last: why the proof failed, and when it was made."""
     try:
         data = read_own(_file(environ), _LARGEST + 1)
@@ -157,7 +158,7 @@ def _kept(environ: Mapping[str, str]) -> dict[str, tuple[str | None, float]]:
         return {}
 
 
-def _keep(environ: Mapping[str, str], of: str, why: str | None) -> None:
+def _keep(environ: Environ, of: str, why: str | None) -> None:
     """Keep an answer. Where that fails, the next launch asks the driver again."""
     rows = {**_kept(environ), of: (why, time.time())}
     proofs = tuple(_Proof(key, *answer) for key, answer in [*rows.items()][-_MOST:])

@@ -18,7 +18,7 @@ from gputui.inventory.formatting import devices_text, is_digits, printable
 from gputui.inventory.light_dataclasses import dataclass, field, fields, replace
 from gputui.launching.host_environment import HostEnvironment
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Visibility, with_changes
+from gputui.vendors.visibility import Environ, Visibility, with_changes
 
 
 class ContradictionError(RequestError):
@@ -43,7 +43,7 @@ class NamedDevices:
     listed: str
     firm: bool = True
     rewritable: bool = True
-    environ: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    environ: Environ = field(default_factory=dict, compare=False, repr=False)
     first: bool = field(default=False, compare=False)
     visible: bool = field(default=False, compare=False)
 
@@ -244,7 +244,7 @@ class CommandContext:
                       known; None where no launcher starts it
     """
 
-    environ: Mapping[str, str]
+    environ: Environ
     host_environment: HostEnvironment
     vendors: tuple[Vendor, ...]
     directory: str | None = None

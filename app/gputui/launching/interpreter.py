@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from gputui.inventory.light_dataclasses import dataclass
@@ -19,7 +19,7 @@ from gputui.launching.host_environment import shebang
 from gputui.launching.launchers import recognised
 from gputui.launching.python_command import OPTIONS, is_python, read_python
 from gputui.launching.wrappers import assigned, unwrap, uv_starting_python, wrappers
-from gputui.vendors.visibility import with_changes
+from gputui.vendors.visibility import Environ, with_changes
 
 _INLINE = re.compile(rb"^# /// script\s*$", re.MULTILINE)
 """The dependencies of a single script (PEP 723), for which uv makes a separate environment."""
@@ -42,7 +42,7 @@ class Interpreter:
 
 def interpreter(
     command: Sequence[str],
-    environ: Mapping[str, str],
+    environ: Environ,
     directory: str | None = None,
     python: str | None = None,
 ) -> Interpreter:
@@ -108,7 +108,7 @@ def _inline(word: str, place: Path) -> str | None:
     return None
 
 
-def _of_program(prefix: tuple[str, ...], word: str, environ: Mapping[str, str], place: Path) -> Interpreter:
+def _of_program(prefix: tuple[str, ...], word: str, environ: Environ, place: Path) -> Interpreter:
     """Return the interpreter that the first line of a script names (torchrun, accelerate, ./train.py)."""
     name, path = word.rsplit("/", 1)[-1], environ.get("PATH")
     if name == "torchrun" and environ.get("PYTHON_EXEC"):

@@ -30,7 +30,7 @@ from gputui.launching.started_script import started_script
 from gputui.launching.wrappers import assigned, handed_in, unwrap
 from gputui.vendors.registry import vendors
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Visibility
+from gputui.vendors.visibility import Environ, Visibility
 
 _DEEPEST = 4
 """The limit for following scripts that start each other."""
@@ -38,7 +38,7 @@ _DEEPEST = 4
 
 def read_intent(
     options: LaunchOptions,
-    environ: Mapping[str, str],
+    environ: Environ,
     host_environment: HostEnvironment | None = None,
     box: Sequence[Vendor] = (),
 ) -> Intent:

@@ -36,6 +36,7 @@ from gputui.launching.shells import shell_of
 from gputui.launching.started_script import started_script
 from gputui.launching.wrappers import unwrap
 from gputui.vendors.registry import vendors
+from gputui.vendors.visibility import Environ
 
 if TYPE_CHECKING:
     from gputui.launching.programs.program import Program
@@ -204,7 +205,7 @@ _MOST_COMMANDS = 64
 
 def training_of(
     options: LaunchOptions,
-    environ: Mapping[str, str],
+    environ: Environ,
     host_environment: HostEnvironment | None = None,
 ) -> Training:
     """Return the training parameters of the command of launch options. Reads its script and the configuration

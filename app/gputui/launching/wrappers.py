@@ -20,7 +20,7 @@ from gputui.launching.argument_vector import (
     read_options,
 )
 from gputui.launching.shell_words import Assignments, assignments
-from gputui.vendors.visibility import Changes, with_changes
+from gputui.vendors.visibility import Changes, Environ, with_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +314,7 @@ def assigned(prefix: Sequence[str]) -> Changes:
     return tuple(found)
 
 
-def handed_in(prefix: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+def handed_in(prefix: Sequence[str], environ: Environ) -> dict[str, str]:
     """Return the variables that wrappers pass to the command under other names: Apptainer's APPTAINERENV_NAME
     becomes NAME."""
     return {
@@ -335,7 +335,7 @@ def _listed_assignments(value: str) -> tuple[str, ...]:
 
 
 def with_variables(
-    prefix: Sequence[str], changes: Sequence[tuple[str, str | None]], environ: Mapping[str, str]
+    prefix: Sequence[str], changes: Sequence[tuple[str, str | None]], environ: Environ
 ) -> tuple[tuple[str, ...], Changes]:
     """Return the wrappers changed so that the command gets these changes to `environ` (None: the variable
     must not be set), and the replaced assignments.

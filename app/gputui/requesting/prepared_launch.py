@@ -6,7 +6,7 @@ person selects the devices, only makes the launch here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from gputui.allocating.allocation import Allocation
 from gputui.allocating.allocator import Approve
@@ -31,7 +31,7 @@ from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.source import Want
 from gputui.vendors.registry import order_to_read, vendor_of, vendors_here, vendors_of
 from gputui.vendors.vendor import Vendor, renumbered
-from gputui.vendors.visibility import Confine
+from gputui.vendors.visibility import Confine, Environ
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class PreparedLaunch(CommandRead):
 
     request: Request
 
-    def approve(self, environ: Mapping[str, str], claims: bool = True) -> Approve:
+    def approve(self, environ: Environ, claims: bool = True) -> Approve:
         """The check that refuses devices on which the command cannot be started: because it would use other,
         unclaimed devices, or would go on without the claim (where the call `claims`), or for another reason.
 
@@ -83,7 +83,7 @@ class PreparedLaunch(CommandRead):
     def launch(
         self,
         allocation: Allocation,
-        environ: Mapping[str, str],
+        environ: Environ,
         meeting: Meeting | None = None,
         prove: bool = True,
         again: bool = False,
@@ -131,7 +131,7 @@ def how_confined(options: LaunchOptions, settings: Settings, here: bool = True) 
     return options.confine or settings.confine if here else "never"
 
 
-def read_command(asked: LaunchRequest, environ: Mapping[str, str], confine: Confine) -> CommandRead:
+def read_command(asked: LaunchRequest, environ: Environ, confine: Confine) -> CommandRead:
     """Read the command's intent about devices, adjusted for the confinement that is expected."""
     intent = read_intent(asked.options, environ)
     if confine != "never" and intent.devices is not None:

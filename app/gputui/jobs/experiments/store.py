@@ -32,6 +32,7 @@ from gputui.jobs.record_folders import (
 )
 from gputui.jobs.store import jobs_folder
 from gputui.system.files import alone, append_private, open_own, read_own, write_private
+from gputui.vendors.visibility import Environ
 
 _MOST_BYTES = 64 * MIB
 _MOST_CHANGES = 4 * MIB
@@ -49,7 +50,7 @@ class Kept:
     stamps: Mapping[Path, object] = field(default_factory=dict)
 
 
-def folder(kind: Kind, environ: Mapping[str, str]) -> Path:
+def folder(kind: Kind, environ: Environ) -> Path:
     """Return the folder of the experiments of a kind. Raises JobError if there is no home directory."""
     return jobs_folder(environ).with_name(f"{kind}s")
 
@@ -59,7 +60,7 @@ def _record(own: Path) -> Path:
     return own / f"{own.parent.name[:-1]}.json"
 
 
-def begin(experiment: Experiment, environ: Mapping[str, str]) -> Experiment:
+def begin(experiment: Experiment, environ: Environ) -> Experiment:
     """Write the record of a new experiment, and return the experiment with its folder. Raises JobError."""
     experiment = replace(experiment, folder=new_folder(folder(experiment.request.kind, environ)))
     keep(experiment)
@@ -81,7 +82,7 @@ def keep(experiment: Experiment, change: Change | None = None) -> None:
         raise cannot_keep(own.parent, error) from None
 
 
-def kept(environ: Mapping[str, str], before: Kept | None = None, *kinds: Kind) -> Kept:
+def kept(environ: Environ, before: Kept | None = None, *kinds: Kind) -> Kept:
     """Read the experiments of these kinds, or of all kinds. Raises JobError if a folder cannot be listed.
 
     Experiments of `before` whose files have not changed are not read again.
@@ -110,7 +111,7 @@ def _stamp(folder: Path) -> object:
     return found
 
 
-def find(kind: Kind, word: str, environ: Mapping[str, str]) -> Experiment | Unreadable:
+def find(kind: Kind, word: str, environ: Environ) -> Experiment | Unreadable:
     """Find an experiment by its id or the beginning of its id. Raises JobError."""
     among = kept(environ, None, kind)
     everything: tuple[Experiment | Unreadable, ...] = (*among.records, *among.unreadable)

@@ -19,7 +19,7 @@ from gputui.launching.launchers.entrypoint import Entrypoint, of_launcher
 from gputui.launching.python_command import started_program, words_of_start
 from gputui.vendors.registry import default_vendor
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Visibility
+from gputui.vendors.visibility import Environ, Visibility
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class LauncherRequest:
 
     command: tuple[str, ...]
     devices: tuple[Device, ...]
-    environ: Mapping[str, str]
+    environ: Environ
     host_environment: HostEnvironment
     by_uuid: bool = False
     processes: int | None = None
