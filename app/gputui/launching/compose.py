@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from gputui.choosing.grouping import MAX_DEVICES
 from gputui.choosing.named_devices import NONE
-from gputui.inventory.device import Device
+from gputui.inventory.device import Device, has_instances
 from gputui.inventory.formatting import devices_text, duration
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.link import PCIE_CLASSES, family
 from gputui.launching.argument_vector import program_name
-from gputui.launching.container_command import ContainerCommand, read_container
+from gputui.launching.container_command import read_container
 from gputui.launching.container_launch import PORT, complete_container
 from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.intent import Intent
@@ -200,7 +200,7 @@ def _only_indices(
     """Report the treatment of UUIDs for a program that parses each entry of the list as a number."""
     if refused:
         notices.remark(f"devices named by index: {program.name} cannot read UUIDs in {visibility.variable}")
-    if any(device.parent for device in devices):
+    if has_instances(devices):
         notices.warn(f"{program.name} cannot read the UUID of a MIG instance in {visibility.variable}")
 
 
@@ -252,7 +252,8 @@ def _completed(
     """Complete the launcher's own command; a command of another launcher is taken apart first."""
     container = read_container(command)
     if container is not None and vendor.containers is not None and launcher.name == "python":
-        return _completed_container(container, devices, options, host_environment, vendor)
+        port = host_environment.free_port() if container.arguments.get("network") == "host" else PORT
+        return complete_container(container, devices, vendor, options, port)
     source = recognised(command)
     request = LauncherRequest(
         command=command,
@@ -279,7 +280,7 @@ def _completed(
         )
     if options.python is not None:
         command = launcher.with_python(command, options.python)
-    done = launcher.complete(request.of(command))
+    done = launcher.complete(replace(request, command=command))
     done.warnings[:0], done.remarks[:0] = warnings, remarks
     if lost is not None:
         done.refused = f"{launcher.name} would train without {lost}: leave --launcher {launcher.name} out"
@@ -302,25 +303,6 @@ def started_by_another(
             " reads all the data in every rank"
         )
     return launcher.start(entrypoint), tuple(warnings), tuple(remarks)
-
-
-def _completed_container(
-    container: ContainerCommand,
-    devices: Sequence[Device],
-    options: LaunchOptions,
-    host_environment: HostEnvironment,
-    vendor: Vendor,
-) -> Completed:
-    """Give the devices to a `docker run`, and complete the command that it starts."""
-    return complete_container(
-        container,
-        devices,
-        vendor,
-        port=host_environment.free_port() if container.on_host_network else PORT,
-        processes=options.processes,
-        logs=options.logs,
-        numa=options.numa,
-    )
 
 
 _ON_MACHINES = ("torchrun", "accelerate", "deepspeed")

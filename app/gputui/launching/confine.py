@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from gputui.inventory.device import Device
+from gputui.inventory.device import Device, has_instances
 from gputui.inventory.errors import RequestError
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
@@ -135,7 +135,7 @@ def against_here(device: Device, snapshot: Snapshot, environ: Environ, root: Roo
 
 def _alone(devices: tuple[Device, ...]) -> tuple[Device, ...]:
     """Return the devices as a confined program numbers them; instances are named by UUID anyway."""
-    return devices if any(device.parent for device in devices) else renumbered(devices)
+    return devices if has_instances(devices) else renumbered(devices)
 
 
 def _not_confined(launch: Launch, how: Confine, why: str, said: bool) -> Launch:

@@ -102,10 +102,6 @@ class ContainerCommand:
         return bool(self.arguments.named(("ipc", "shm-size")))
 
     @property
-    def on_host_network(self) -> bool:
-        return self.arguments.get("network") == "host"
-
-    @property
     def environment(self) -> dict[str, str | None]:
         """The variables of `-e`; None means the value in the engine's own environment (`-e NAME`)."""
         found: dict[str, str | None] = {}

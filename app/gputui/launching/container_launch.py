@@ -15,6 +15,7 @@ from gputui.launching.argument_vector import program_name, whole_number, write_o
 from gputui.launching.container_command import ContainerCommand, gives_devices
 from gputui.launching.host_environment import HostEnvironment
 from gputui.launching.intent import DeviceCount, Intent
+from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers import recognised
 from gputui.launching.launchers.base import Completed, LauncherRequest
 from gputui.launching.programs import PROGRAMS, program_of
@@ -32,15 +33,12 @@ def complete_container(
     container: ContainerCommand,
     devices: Sequence[Device],
     vendor: Vendor,
-    port: int | None = PORT,
-    processes: int | None = None,
-    logs: str | None = None,
-    numa: bool = False,
+    options: LaunchOptions,
+    port: int | None,
 ) -> Completed:
     """Return the container on exactly `devices` in this order, with the launcher inside it completed.
 
-    `port` is a TCP port that is free where the container listens; the other parameters are as in
-    `LauncherRequest`.
+    `port` is a TCP port that is free where the container listens.
     """
     own, typed_inside = started_inside(container)
     prefix, command = unwrap((*own, *typed_inside))
@@ -52,9 +50,9 @@ def complete_container(
             devices=renumbered(devices),
             environ=environ,
             host_environment=HostEnvironment(port),
-            processes=processes,
-            logs=logs,
-            numa=numa,
+            processes=options.processes,
+            logs=options.logs,
+            numa=options.numa,
             prefix=prefix,
             vendor=vendor,
         )

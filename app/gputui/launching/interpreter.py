@@ -18,7 +18,7 @@ from gputui.launching.argument_vector import program_name, read_options
 from gputui.launching.host_environment import shebang
 from gputui.launching.launchers import recognised
 from gputui.launching.python_command import OPTIONS, is_python, read_python
-from gputui.launching.wrappers import assigned, unwrap, uv_starting_python, wrappers
+from gputui.launching.wrappers import WRAPPERS, assigned, unwrap, uv_starting_python, wrappers
 from gputui.vendors.visibility import Environ, with_changes
 
 _INLINE = re.compile(rb"^# /// script\s*$", re.MULTILINE)
@@ -79,7 +79,8 @@ def interpreter(
         # Its options decide what it can import (-I, -X dev); -i would make it wait for input.
         options = read_options(started.options, OPTIONS).without(("i",)).option_words
         return Interpreter((*prefix, started.interpreter, *options))
-    if any(call.chooses_environment for call in calls) and ("/" not in inner[0] or inner[0].endswith(".py")):
+    elsewhere = any(WRAPPERS[call.name].environment for call in calls)
+    if elsewhere and ("/" not in inner[0] or inner[0].endswith(".py")):
         return Interpreter((*prefix, "python"), _inline(inner[0], place))
     by_uv = uv_starting_python(inner)
     if by_uv is not None:

@@ -31,7 +31,7 @@ class _Wrapper:
     verbs        the subcommands that run a command (`uv tool run`)
     assigns      whether `NAME=value` words may precede the command
     itself       the options with which it starts an interpreter or a shell's line itself, and no command
-    environment  whether it chooses the Python environment of the command
+    environment  whether it chooses the Python environment of the command, which is not looked up in our PATH
     sets         the option that sets variables of the command
     drops        the options with which it may not pass our variables on, or may replace them
     always       whether it may do so without an option
@@ -259,11 +259,6 @@ class WrapperCall:
 
     def has(self, name: str) -> bool:
         return any(option.name == name for option in self.options)
-
-    @property
-    def chooses_environment(self) -> bool:
-        """Whether the program after it is looked up in a separate environment, not in our PATH."""
-        return WRAPPERS[self.name].environment
 
 
 def unwrap(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from gputui.inventory.device import Device
+from gputui.inventory.device import Device, has_instances
 from gputui.inventory.formatting import devices_text
-from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.launching.argument_vector import Arguments, OptionTable, read_options, whole_number
 from gputui.launching.host_environment import HostEnvironment, below
 from gputui.launching.intent import CommandContext, DeviceCount, Intent
@@ -55,10 +55,6 @@ class LauncherRequest:
     vendor: Vendor = field(default_factory=default_vendor)
     typed: frozenset[str] = frozenset()
 
-    def of(self, command: tuple[str, ...]) -> LauncherRequest:
-        """Return the same request for another command."""
-        return replace(self, command=command)
-
     @property
     def count(self) -> int:
         """The number of processes to start: the requested one, else one per device, and one without a
@@ -91,17 +87,13 @@ class LauncherRequest:
     @property
     def by_index(self) -> bool:
         """Whether the devices can be named by their indices, and are to be."""
-        return not self.by_uuid and not any(device.parent for device in self.devices)
+        return not self.by_uuid and not has_instances(self.devices)
 
     @property
     def one_each(self) -> bool:
         """Whether a process can use only one of the devices, however many it sees: several devices, parts
         among them."""
-        return (
-            len(self.devices) > 1
-            and bool(self.vendor.one_part)
-            and any(device.parent for device in self.devices)
-        )
+        return len(self.devices) > 1 and bool(self.vendor.one_part) and has_instances(self.devices)
 
 
 Visible = Literal["variable", "command", "elsewhere"]

@@ -18,6 +18,7 @@ import json
 import re
 from collections.abc import Sequence
 
+from gputui.inventory.device import has_instances
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.argument_vector import Arguments, Option, option_table, read_options, write_options
 from gputui.launching.host_environment import HostEnvironment, below
@@ -372,7 +373,7 @@ def _against(request: LauncherRequest) -> str | None:
     can."""
     if not request.devices:
         return f"to the first stage, an empty {request.visibility.variable} does not mean no GPU"
-    if any(device.parent for device in request.devices):
+    if has_instances(request.devices):
         return "the first stage accepts no MIG instances"
     if not request.by_index:
         return "the first stage accepts no UUIDs"

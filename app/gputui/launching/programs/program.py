@@ -14,7 +14,7 @@ from math import prod
 from typing import Literal
 
 from gputui.choosing.grouping import MAX_DEVICES, Grouping
-from gputui.inventory.device import Device
+from gputui.inventory.device import Device, has_instances
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.others_files import NotReadError, not_read
 from gputui.launching.argument_vector import (
@@ -515,7 +515,7 @@ class _Call:
 
 def _by_index(devices: Sequence[Device], vendor: Vendor) -> bool:
     """Whether a program that counts either way gets indices: it reads CUDA's list besides."""
-    return vendor.runtime == "CUDA" and not any(device.parent for device in devices)
+    return vendor.runtime == "CUDA" and not has_instances(devices)
 
 
 _UUID = re.compile(r"[A-Z]+-[0-9A-Za-z/-]+")
