@@ -168,10 +168,8 @@ def place(job: Job) -> tuple[bool, bool, float]:
 
 def _shown(jobs: Collection[Job], now: float) -> list[Job]:
     """The jobs that have not ended, and the last ones that have."""
-    current = sorted((job for job in jobs if not job.over), key=place)
-    ended = sorted((job for job in jobs if job.over), key=place)
-    recent = [job for job in ended if now - (job.ended or job.created) < _RECENT]
-    return [*current, *recent[:_MOST_ENDED]]
+    recent = [job for job in jobs if not job.over or now - (job.ended or job.created) < _RECENT]
+    return sorted(recent, key=place)[: _MOST_ENDED + sum(not job.over for job in jobs)]
 
 
 def was_started_on(box: Snapshot, job: Job) -> bool:

@@ -27,6 +27,7 @@ from gputui.jobs.record_folders import (
     new_folder,
     read_document,
     read_folders,
+    readable,
     refuse_of_others,
     remove,
 )
@@ -173,7 +174,7 @@ def cannot_read(kind: Kind, found: Unreadable) -> JobError:
 def _read(folder: Path, found: Experiment | None) -> Experiment:
     """Read the experiment of a folder, unless it is `found`. One that no process runs any more is stopped.
     Raises RecordError."""
-    try:
+    with readable():
         refuse_of_others(folder)
         if found is None:
             changes, file = _changes(folder / _CHANGES), _record(folder)
@@ -182,10 +183,6 @@ def _read(folder: Path, found: Experiment | None) -> Experiment:
             raise RecordError("there is no record in it")
         over = found.state == "running" and not _is_run(folder)
         return replace(found, state="stopped") if over else found
-    except OSError as error:
-        raise RecordError(f"it cannot be read: {error.strerror}") from None
-    except DocumentError as error:
-        raise RecordError(str(error)) from None
 
 
 def _changes(file: Path) -> list[object]:
