@@ -136,7 +136,7 @@ _Points = Annotated[
     ),
 ]
 _COPY = Record(Copy, source=int, target=int, points=_Points)
-_ALL_REDUCE = Record(AllReduce, ranks=Annotated[int, whole(2)], points=_Points)
+ALL_REDUCE = Record(AllReduce, ranks=Annotated[int, whole(2)], points=_Points)
 
 
 def read_copies(answer: Any, keys: Mapping[int, str]) -> tuple[Copy, ...]:
@@ -146,11 +146,6 @@ def read_copies(answer: Any, keys: Mapping[int, str]) -> tuple[Copy, ...]:
         if not {each.source, each.target} <= keys.keys():
             raise DocumentError("expected devices that were to be measured", place)
     return tuple(replace(each, source=keys[each.source], target=keys[each.target]) for each in found)
-
-
-def read_all_reduce(answer: Any) -> AllReduce:
-    """The all-reduce of an answer. Raises DocumentError."""
-    return _ALL_REDUCE.read(answer)
 
 
 _ALONE = 2
@@ -263,7 +258,7 @@ def _read(folder: Path, ended: process.Ended, schedule: _Schedule) -> Measured:
             copies = read_copies(process.read_answer(folder / "copies.json"), schedule.keys)
             measured = replace(measured, copies=copies)
         if (folder / "all_reduce.json").exists():
-            reduced = read_all_reduce(process.read_answer(folder / "all_reduce.json"))
+            reduced = ALL_REDUCE.read(process.read_answer(folder / "all_reduce.json"))
             measured = replace(measured, all_reduce=reduced)
         elif not problems:
             last = f": {ended.last_line}" if ended.last_line else ""
