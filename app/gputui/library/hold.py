@@ -283,12 +283,11 @@ def allocated(
 @contextmanager
 def held(allocation: Allocation) -> Iterator[None]:
     """Show the leased devices as held by this process, and release them at the end."""
-    from gputui.library.source import forget_held, note_held
+    from gputui.library.source import shown_as_held
 
     keys = () if allocation.lease is None else allocation.lease.keys
-    note_held(keys, allocation.request.purpose)
-    try:
-        yield
-    finally:
-        allocation.release()
-        forget_held(keys)
+    with shown_as_held(keys, allocation.request.purpose):
+        try:
+            yield
+        finally:
+            allocation.release()
