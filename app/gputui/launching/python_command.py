@@ -121,14 +121,16 @@ def words_of_start(
     command: Sequence[str], started: Started, starts: Sequence[str], modules: Sequence[str]
 ) -> int:
     """Return how many leading words of a command match one of these programs ("vllm serve") or modules
-    ("swift.cli.main sft"); 0 for another command. `started` is the program that the command starts."""
+    ("swift.cli.main pt|sft", either word); 0 for another command. `started` is the program that it starts."""
     # `uvx vllm@0.11 serve` names a version.
     name = started.module or (started.name or "").partition("@")[0]
     for begin in starts if started.module is None else modules:
         program, *following = begin.split()
         end = started.words + len(following)
-        if program == name and list(command[started.words : end]) == following:
-            return end
+        if program == name and len(command) >= end:
+            given = command[started.words : end]
+            if all(word in verbs.split("|") for word, verbs in zip(given, following, strict=True)):
+                return end
     return 0
 
 

@@ -165,8 +165,9 @@ class Program:
     """One program.
 
     name          its name for users
-    starts        the beginnings of its commands: "vllm serve", "tune run"; the first word is a program
-    modules       the modules by which `python -m` starts it: "swift.cli.main sft"
+    starts        the beginnings of its commands: "tune run", "vllm bench latency|throughput" (either word);
+                  the first word is a program
+    modules       the modules by which `python -m` starts it: "swift.cli.main pt|sft"
     any_python    whether every command that starts Python, or a file NAME.py, is its own (for options that
                   many scripts share)
     before        its options, where they precede the command that it starts; None where they may be anywhere

@@ -42,7 +42,7 @@ def _sglang_total(sizes: Sizes) -> int:
 SERVING = (
     Program(
         name="vLLM",
-        starts=("vllm serve", "vllm bench throughput", "vllm bench latency", "vllm run-batch"),
+        starts=("vllm serve", "vllm bench throughput|latency", "vllm run-batch"),
         modules=(
             "vllm.entrypoints.openai.api_server",
             "vllm.entrypoints.api_server",

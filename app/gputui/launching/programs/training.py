@@ -95,24 +95,19 @@ def _verl_usual(_arguments: Sequence[str]) -> DeviceCount:
     return DeviceCount("trainer.n_gpus_per_node, which is 8 where nothing is said", 8, firm=False)
 
 
-_AXOLOTL_COMMANDS = ("train", "evaluate", "inference", "merge-sharded-fsdp-weights")
-_SWIFT_COMMANDS = ("pt", "sft", "rlhf")
-_SWIFT_SERVING = ("deploy", "rollout", "app", "eval", "sample")
+_AXOLOTL_COMMANDS = "train|evaluate|inference|merge-sharded-fsdp-weights"
 _SWIFT_SIZES = (
     Size("vllm-tensor-parallel-size|sglang-tp-size|lmdeploy-tp", "tp"),
     Size("vllm-pipeline-parallel-size", "pp"),
     Size("vllm-data-parallel-size", "dp"),
 )
 _SWIFT_FILE = ConfigurationFile("", variables="ENV")
-_MEGATRON_COMMANDS = ("pt", "sft", "rlhf", "export")
-_LLAMAFACTORY = ("api", "chat", "webchat", "webui", "export")
-_TRL_COMMANDS = ("sft", "dpo", "grpo", "kto", "reward", "rloo", "distillation")
 
 TRAINING = (
     Program(
         name="axolotl",
-        starts=tuple(f"axolotl {command}" for command in _AXOLOTL_COMMANDS),
-        modules=tuple(f"axolotl.cli.main {command}" for command in _AXOLOTL_COMMANDS),
+        starts=(f"axolotl {_AXOLOTL_COMMANDS}",),
+        modules=(f"axolotl.cli.main {_AXOLOTL_COMMANDS}",),
         devices=(DeviceOption("gpu-ids", counted="all"),),
         files=(ConfigurationFile("", {"tensor_parallel_size": "tp"}),),
         total=groups_only,
@@ -122,7 +117,7 @@ TRAINING = (
     ),
     Program(
         name="TRL",
-        starts=tuple(f"trl {command}" for command in _TRL_COMMANDS),
+        starts=("trl sft|dpo|grpo|kto|reward|rloo|distillation",),
         sizes=(Size("num-processes", "processes"),),
         devices=(DeviceOption("gpu-ids", counted="all"),),
         usual=_trl_usual,
@@ -140,27 +135,21 @@ TRAINING = (
     ),
     Program(
         name="LLaMA-Factory",
-        starts=tuple(f"{name} {verb}" for name in ("llamafactory-cli", "lmf") for verb in _LLAMAFACTORY),
+        starts=("llamafactory-cli api|chat|webchat|webui|export", "lmf api|chat|webchat|webui|export"),
         source="llamafactory/launcher.py, 0.9.5",
     ),
     Program(
         name="swift",
-        starts=(
-            *(f"swift {command}" for command in _SWIFT_COMMANDS),
-            *(f"megatron {command}" for command in _MEGATRON_COMMANDS),
-        ),
-        modules=(
-            *(f"swift.cli.main {command}" for command in _SWIFT_COMMANDS),
-            *(f"swift.cli._megatron.main {command}" for command in _MEGATRON_COMMANDS),
-        ),
+        starts=("swift pt|sft|rlhf", "megatron pt|sft|rlhf|export"),
+        modules=("swift.cli.main pt|sft|rlhf", "swift.cli._megatron.main pt|sft|rlhf|export"),
         variables=("NPROC_PER_NODE",),
         files=(_SWIFT_FILE,),
         source="swift/cli/main.py, 4.6",
     ),
     Program(
         name="swift",
-        starts=tuple(f"swift {command}" for command in _SWIFT_SERVING),
-        modules=tuple(f"swift.cli.main {command}" for command in _SWIFT_SERVING),
+        starts=("swift deploy|rollout|app|eval|sample",),
+        modules=("swift.cli.main deploy|rollout|app|eval|sample",),
         sizes=_SWIFT_SIZES,
         files=(_SWIFT_FILE,),
         source="swift/cli/main.py, swift/pipelines/infer/rollout.py, 4.6",
