@@ -259,31 +259,6 @@ def read(folder: Path, ended: process.Ended) -> PlanProof:
     return replace(proof, remarks=tuple(remarks), problems=tuple(problems))
 
 
-def count(
-    python: Sequence[str],
-    environment: Environ,
-    place: Path,
-    *,
-    seconds: float = COUNTING,
-    cancelled: threading.Event | None = None,
-) -> Counted:
-    """Let the interpreter `python` (its argv) count the model of the folder or config.json `place`.
-
-    Raises PlanningError, one line: no transformers, no answer in time, or an unknown architecture.
-    """
-    spec = {"model": str(place.absolute()), "seconds": seconds}
-    with process.answers() as folder:
-        argv = (*python, _SCRIPT, str(folder), json.dumps(spec))
-        ended = process.run(argv, environment, None, seconds, cancelled)
-        try:
-            return _answer(folder, "model", ended, _COUNTED)
-        except (DocumentError, _NoAnswerError) as error:
-            remedy = ": install it there, or give --parameters N" if "No module named" in str(error) else ""
-            raise PlanningError(
-                f"the training Python could not count the model: {printable(str(error))}{remedy}"
-            ) from None
-
-
 def meta_model(
     python: Sequence[str],
     environment: Environ,
@@ -293,11 +268,22 @@ def meta_model(
     seconds: float = COUNTING,
     cancelled: threading.Event | None = None,
 ) -> Model:
-    """The model of `place` (a folder or a config.json) with exact counts, and activations like Llama's.
+    """The model of `place` (a folder or a config.json) with the exact counts of the interpreter `python` (its
+    argv), and activations like Llama's.
 
-    Raises PlanningError as `count` does.
+    Raises PlanningError, one line: no transformers, no answer in time, or an unknown architecture.
     """
-    counted = count(python, environment, place, seconds=seconds, cancelled=cancelled)
+    spec = {"model": str(place.absolute()), "seconds": seconds}
+    with process.answers() as folder:
+        argv = (*python, _SCRIPT, str(folder), json.dumps(spec))
+        ended = process.run(argv, environment, None, seconds, cancelled)
+        try:
+            counted = _answer(folder, "model", ended, _COUNTED)
+        except (DocumentError, _NoAnswerError) as error:
+            remedy = ": install it there, or give --parameters N" if "No module named" in str(error) else ""
+            raise PlanningError(
+                f"the training Python could not count the model: {printable(str(error))}{remedy}"
+            ) from None
     model = shaped(Count(counted.parameters, counted.largest_layer), name, configuration(place))
     exact = replace(
         model,
