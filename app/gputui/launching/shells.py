@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gputui.launching.argument_vector import option_table, program_name, read_options
+from gputui.launching.argument_vector import OptionTable, program_name, read_options
 
-_BASH = option_table(flags="c", valued="o O rcfile init-file", signs="-+")
-_FISH = option_table(
+_BASH = OptionTable(flags="c", valued="o O rcfile init-file", signs="-+")
+_FISH = OptionTable(
     valued="command|c init-command|C debug|d debug-output|o profile profile-startup features|f"
 )
 _SHELLS = {**dict.fromkeys(("sh", "bash", "dash", "zsh", "ksh"), _BASH), "fish": _FISH}

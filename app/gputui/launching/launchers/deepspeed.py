@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from gputui.inventory.device import has_instances
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.launching.argument_vector import Arguments, Option, option_table, read_options, write_options
+from gputui.launching.argument_vector import Arguments, Option, OptionTable, read_options, write_options
 from gputui.launching.host_environment import HostEnvironment, below
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices
 from gputui.launching.launchers.base import Completed, LauncherRequest, ScriptLauncher, count_in
@@ -32,7 +32,7 @@ _SECOND = "deepspeed.launcher.launch"
 OLDER = ("elastic-training",)
 """Flags of versions before 0.19."""
 
-OPTIONS = option_table(
+OPTIONS = OptionTable(
     flags="help|h module no-python no-local-rank no-ssh no-ssh-check force-multi save-pid"
     f" bind-cores-to-rank quiet|q {' '.join(OLDER)}",
     valued="hostfile|H include|i exclude|e num-nodes num-gpus|num-accelerators master-port master-addr"
@@ -42,7 +42,7 @@ OPTIONS = option_table(
     abbreviations=True,
 )
 
-SECOND_OPTIONS = option_table(
+SECOND_OPTIONS = OptionTable(
     flags="help|h module no-python no-local-rank bind-cores-to-rank quiet|q",
     valued="node-rank master-addr master-port world-info save-pid enable-each-rank-log bind-core-list"
     " log-level",

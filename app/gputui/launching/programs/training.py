@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gputui.launching.argument_vector import option_table
+from gputui.launching.argument_vector import OptionTable
 from gputui.launching.intent import DeviceCount
 from gputui.launching.programs.program import (
     TORCH_DEVICE,
@@ -17,12 +17,12 @@ from gputui.launching.programs.program import (
 )
 from gputui.launching.torchrun_options import TORCHRUN
 
-_COMPOSER = option_table(
+_COMPOSER = OptionTable(
     flags="verbose|v module-mode|m command-mode|c version help|h",
     valued="nproc|n stdout stderr world-size base-rank node-rank master-addr master-port",
     abbreviations=True,
 )
-_HOROVODRUN = option_table(
+_HOROVODRUN = OptionTable(
     flags="version|v check-build|cb disable-cache verbose hierarchical-allreduce no-hierarchical-allreduce"
     " hierarchical-allgather no-hierarchical-allgather torus-allreduce no-torus-allreduce autotune"
     " no-autotune timeline-mark-cycles no-timeline-mark-cycles no-stall-check stall-check mpi-threads-disable"
