@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
-DONE, WRONG_CALL, NO_SOURCE, NOT_ENOUGH, CHECK_FAILED, TOO_LONG = 0, 2, 3, 4, 5, 124
+DONE, WRONG_CALL, NO_SOURCE, NOT_ENOUGH, CHECK_FAILED = 0, 2, 3, 4, 5
 """Exit statuses, which are part of the contract; `run` ends with its command's own status."""
 
 
