@@ -92,14 +92,11 @@ def reads_numbers_only(image: str, command: Sequence[str]) -> bool:
     The program may be named in a line for a shell, which is one word, or by the image
     (`vllm/vllm-openai --model …`).
     """
-    words = [part for word in command for part in word.split()]
     of_image = program_of_image(image)
-    return any(
-        program is of_image
-        or any(program_name((word,)) in _names(program) or word in program.modules for word in words)
-        for program in PROGRAMS
-        if program.only_indices
-    )
+    programs = [program for program in PROGRAMS if program.only_indices]
+    begins = {begin.split()[0] for each in programs for begin in (*each.starts, *each.modules)}
+    words = [program_name((part,)) for word in command for part in word.split()]
+    return of_image in programs or not begins.isdisjoint(words)
 
 
 def program_of_image(image: str) -> Program | None:
@@ -116,10 +113,6 @@ def started_inside(container: ContainerCommand) -> tuple[tuple[str, ...], tuple[
     if program is None or not command or not command[0].startswith("-"):
         return (), command
     return tuple(program.starts[0].split()), command
-
-
-def _names(program: Program) -> set[str]:
-    return {start.split()[0] for start in program.starts}
 
 
 def numbered_inside(inner: Intent) -> Intent:
