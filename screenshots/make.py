@@ -229,7 +229,7 @@ def _comparison(environ: dict[str, str]) -> None:
     )
     axes = (Axis("option", "launcher", ("python", "torchrun")), Axis("env", "NCCL_P2P_DISABLE", ("0", "1")))
     launch = LaunchRequest(LaunchOptions(command=command), DeviceRequest(names="4,5"))
-    names = tuple((axis.name, axis.heading) for axis in axes)
+    names = tuple((axis.name, axis.key) for axis in axes)
     request = ExperimentRequest("comparison", launch, axes=axes)
     made = Experiment(Path(), "done", began, request, names, rows, ("4", "5"), ended=began + 400)
     # (Its id is drawn; a picture has always the same.)

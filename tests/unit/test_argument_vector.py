@@ -15,7 +15,6 @@ from gputui.launching.argument_vector import (
     Arguments,
     OptionTable,
     likely_options,
-    option_table,
     read_options,
     whole_number,
 )
@@ -35,7 +34,7 @@ SHORTENED = ("torchrun", "deepspeed")
 
 LINES = 250
 
-TABLE = option_table(
+TABLE = OptionTable(
     flags="standalone module|m q save-pid",
     valued="nproc-per-node rdzv-id rdzv-conf redirects|r number|num",
     pairs="mca",
@@ -43,9 +42,9 @@ TABLE = option_table(
     unlisted="value",
     abbreviations=True,
 )
-GNU = option_table(flags="ignore|i|-", valued="unset|u chdir|C")
-WORDS = option_table(flags="quiet|q", valued="np|n", pairs="mca genv", unlisted="value", letters=False)
-SHELL = option_table(flags="c", valued="o", signs="-+")
+GNU = OptionTable(flags="ignore|i|-", valued="unset|u chdir|C")
+WORDS = OptionTable(flags="quiet|q", valued="np|n", pairs="mca genv", unlisted="value", letters=False)
+SHELL = OptionTable(flags="c", valued="o", signs="-+")
 
 
 def _read(text: str) -> Arguments:

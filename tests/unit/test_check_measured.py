@@ -13,12 +13,12 @@ import pytest
 
 from gputui.checking.check import check
 from gputui.checking.measurement import (
+    ALL_REDUCE,
     AllReduce,
     Copy,
     Measured,
     Point,
     measure,
-    read_all_reduce,
     read_copies,
 )
 from gputui.checking.render import measured_lines, to_measured_document
@@ -105,7 +105,7 @@ def test_an_answer_that_makes_no_sense_is_refused(answer: Any) -> None:
     with pytest.raises(DocumentError):
         read_copies(answer, {0: "a", 1: "b"})
     with pytest.raises(DocumentError):
-        read_all_reduce({"backend": "nccl", "ranks": 1, "points": [], "verified": True})
+        ALL_REDUCE.read({"backend": "nccl", "ranks": 1, "points": [], "verified": True})
 
 
 # A torch that says it is built for CUDA (unit/faketorch.py), and what our scripts report of it.

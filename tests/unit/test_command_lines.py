@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+from itertools import product
 
 import pytest
 
+from gputui.inventory.light_dataclasses import replace
 from gputui.launching.compose import compose
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.programs import PROGRAMS
@@ -31,7 +33,10 @@ def test_what_a_command_line_says_is_what_is_asked_for() -> None:
     assert wrong == []
     for row in ROWS:
         if row.expected != "refused":
-            assert (row.intent.only_indices is not None) == ("indices" in row.more), row.text
+            launch = compose([gpu(0)], replace(row.options, ids="uuid"), row.inherited, HOST)
+            assert any("cannot read UUIDs" in each for each in launch.remarks) == ("indices" in row.more), (
+                row.text
+            )
 
 
 def test_a_command_is_completed_for_the_devices_that_it_gets() -> None:
@@ -99,16 +104,21 @@ def test_every_program_says_where_it_is_from() -> None:
     )
 
 
+def _spelt(begin: str) -> list[str]:
+    """Return "swift pt" and "swift sft" for "swift pt|sft"."""
+    return [" ".join(words) for words in product(*(each.split("|") for each in begin.split()))]
+
+
 def test_programs_are_told_apart_by_how_their_commands_begin() -> None:
     for kind in ("starts", "modules"):
-        begins = [begin for program in PROGRAMS for begin in getattr(program, kind)]
+        begins = [each for program in PROGRAMS for begin in getattr(program, kind) for each in _spelt(begin)]
         assert len(begins) == len(set(begins))
 
 
 def test_a_row_is_read_the_same_by_its_module_and_its_program() -> None:
     """`python -m swift.cli.main sft` is the same as `swift sft`."""
     for program in PROGRAMS:
-        for begin in program.modules:
+        for begin in (each for module in program.modules for each in _spelt(module)):
             for words, its in (((*begin.split(), "x"), True), ((f"{begin.split()[0]}x",), False)):
                 command = ("python", "-m", *words)
                 assert (program.own(command, started_program(command)) > 0) == its

@@ -196,6 +196,7 @@ def test_any_order_is_what_a_program_inside_counts(order: list[int], count: int,
         ("mine", "uv run vllm serve m"),
         ("mine", "/opt/venv/bin/vllm serve m"),
         ("mine", "python3 -m vllm.entrypoints.openai.api_server --model m"),
+        ("mine", "python3 -m vllm.entrypoints.cli.main serve m"),
     ],
 )
 def test_vllm_takes_numbers_as_the_container_counts(image: str, command: str) -> None:

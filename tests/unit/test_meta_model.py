@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gputui.checking.plan_proof import count, meta_model
+from gputui.checking.plan_proof import meta_model
 from gputui.planning.model import PlanningError
 
 PYTHON = (sys.executable, "-S")
@@ -109,13 +109,13 @@ def test_a_python_without_transformers_says_what_to_give(place: Path) -> None:
 
 def test_a_python_that_is_not_there(place: Path) -> None:
     with pytest.raises(PlanningError):
-        count(("/nonexistent/python",), {}, place)
+        meta_model(("/nonexistent/python",), {}, place, "newest")
 
 
 def test_a_transformers_that_never_comes_is_ended(place: Path) -> None:
     environment = pretending(place, "import signal; signal.pause()")
     with pytest.raises(PlanningError) as refused:
-        count(PYTHON, environment, place, seconds=1)
+        meta_model(PYTHON, environment, place, "newest", seconds=1)
     assert "1 second" in str(refused.value)
 
 

@@ -11,7 +11,7 @@ from gputui.allocating.request import CommandList, Notice, NoticeKind, Request
 from gputui.allocating.shortage import not_enough
 from gputui.choosing.best import Alternative, best, describe_order
 from gputui.choosing.links import PERMUTED, permuted_behind_switches
-from gputui.choosing.named_devices import NONE, NamingError, devices_named, keys_named
+from gputui.choosing.named_devices import NONE, devices_named, keys_named
 from gputui.choosing.order import SORT_KEYS, sorted_by
 from gputui.choosing.pick import Constraints, PickResult, available, of_own_lease, pick
 from gputui.choosing.verdict import Idle, Verdict, Verdicts, verdicts
@@ -22,7 +22,6 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Source, Want
 from gputui.vendors.registry import (
-    MixedVendorsError,
     inherited,
     inherits,
     listed,
@@ -135,16 +134,13 @@ class Allocator:
         """
         names, limits = self.request.names or "", self.limits(snapshot)
         words = f"--gpus {names}"
-        try:
-            if self.request.command_list is not None and names != NONE:
-                words = self.request.command_list.words
-                devices = self._listed(names, self.request.command_list, snapshot)
-            else:
-                devices = devices_named(names, snapshot, self.request.vendor)
-            if not self.request.picks and (why := vendor_of(devices).refused(devices)) is not None:
-                raise RequestError(f"--gpus {names}: {why}")
-        except (NamingError, MixedVendorsError) as error:
-            raise RequestError(str(error)) from None
+        if self.request.command_list is not None and names != NONE:
+            words = self.request.command_list.words
+            devices = self._listed(names, self.request.command_list, snapshot)
+        else:
+            devices = devices_named(names, snapshot, self.request.vendor)
+        if not self.request.picks and (why := vendor_of(devices).refused(devices)) is not None:
+            raise RequestError(f"--gpus {names}: {why}")
         outside = [snapshot.label(d) for d in devices if limits and d.key not in limits.keys]
         if limits and outside:
             raise RequestError(

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gputui.inventory.errors import GputuiError
-
-
-class RequestError(GputuiError):
-    """No box can meet the request, or it contradicts the command. The message is one line."""
-
-    code, status = "bad_request", 2
+from gputui.inventory.errors import RequestError as RequestError
 
 
 class NotEnoughError(GputuiError):

@@ -6,7 +6,7 @@ The interpreter is started directly, or through a launcher that also chooses dev
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gputui.checking import SCRIPTS, answer
 from gputui.checking.framework import framework_of
@@ -21,6 +21,7 @@ from gputui.launching.launchers.base import ScriptLauncher
 from gputui.launching.start import missing_program
 from gputui.launching.wrappers import unwrap
 from gputui.system import child_process as process
+from gputui.vendors.visibility import Environ
 
 SECONDS = 120.0
 """The timeout for an interpreter's answer: torch from a cold network file system takes a minute."""
@@ -29,7 +30,7 @@ SECONDS = 120.0
 def check(
     launch: Launch,
     snapshot: Snapshot,
-    environ: Mapping[str, str],
+    environ: Environ,
     *,
     python: str | None = None,
     seconds: float = SECONDS,
@@ -109,7 +110,7 @@ class Route:
     replaced: tuple[str, ...] = ()
 
 
-def route(launch: Launch, environment: Mapping[str, str], python: str | None = None) -> Route:
+def route(launch: Launch, environment: Environ, python: str | None = None) -> Route:
     """The way to the interpreter of `launch`, started with `environment`. Raises InterpreterError."""
     prefix, command = unwrap(launch.argv)
     launcher = recognised(command) if command else None

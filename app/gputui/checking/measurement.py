@@ -26,6 +26,7 @@ from gputui.inventory.typed_json import DocumentError, Form, Positive, Record, c
 from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch import Launch
 from gputui.system import child_process as process
+from gputui.vendors.visibility import Environ, with_changes
 
 _MOST = MIB
 _LATENCY_SIZE = 64 * 1024
@@ -135,7 +136,7 @@ _Points = Annotated[
     ),
 ]
 _COPY = Record(Copy, source=int, target=int, points=_Points)
-_ALL_REDUCE = Record(AllReduce, ranks=Annotated[int, whole(2)], points=_Points)
+ALL_REDUCE = Record(AllReduce, ranks=Annotated[int, whole(2)], points=_Points)
 
 
 def read_copies(answer: Any, keys: Mapping[int, str]) -> tuple[Copy, ...]:
@@ -147,11 +148,6 @@ def read_copies(answer: Any, keys: Mapping[int, str]) -> tuple[Copy, ...]:
     return tuple(replace(each, source=keys[each.source], target=keys[each.target]) for each in found)
 
 
-def read_all_reduce(answer: Any) -> AllReduce:
-    """The all-reduce of an answer. Raises DocumentError."""
-    return _ALL_REDUCE.read(answer)
-
-
 _ALONE = 2
 """The number of processes of an all-reduce where the devices do not determine it."""
 
@@ -161,7 +157,7 @@ def measure(
     report: Report,
     snapshot: Snapshot,
     rules: Rules,
-    environ: Mapping[str, str],
+    environ: Environ,
     *,
     python: str | None = None,
     processes: int | None = None,
@@ -184,8 +180,7 @@ def measure(
     visibility = launch.vendor.visibility
     if launch.devices and visibility.variable not in environment:
         # A launcher would have set it.
-        changes = visibility.changes(launch.devices)
-        environment |= {name: value for name, value in changes if value is not None}
+        environment = with_changes(environment, visibility.changes(launch.devices))
     try:
         found = interpreter(launch.argv, environment, launch.directory, python)
     except InterpreterError as error:
@@ -263,7 +258,7 @@ def _read(folder: Path, ended: process.Ended, schedule: _Schedule) -> Measured:
             copies = read_copies(process.read_answer(folder / "copies.json"), schedule.keys)
             measured = replace(measured, copies=copies)
         if (folder / "all_reduce.json").exists():
-            reduced = read_all_reduce(process.read_answer(folder / "all_reduce.json"))
+            reduced = ALL_REDUCE.read(process.read_answer(folder / "all_reduce.json"))
             measured = replace(measured, all_reduce=reduced)
         elif not problems:
             last = f": {ended.last_line}" if ended.last_line else ""

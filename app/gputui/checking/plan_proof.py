@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -26,6 +26,7 @@ from gputui.planning.safetensors import Count
 from gputui.planning.workload import Workload
 from gputui.system import child_process as process
 from gputui.vendors.vendor import Vendor
+from gputui.vendors.visibility import Environ, with_changes
 
 T = TypeVar("T")
 
@@ -167,7 +168,7 @@ def _numbers(side: PlanProof | ClosedForms) -> dict[str, int | None]:
 
 def prove(
     launch: Launch,
-    environ: Mapping[str, str],
+    environ: Environ,
     model: str,
     workload: Workload,
     devices: int = 1,
@@ -206,11 +207,11 @@ def prove(
     return replace(proof, remarks=(found.doubt, *proof.remarks)) if found.doubt else proof
 
 
-def without_devices(environ: Mapping[str, str], vendors: Iterable[Vendor]) -> dict[str, str]:
+def without_devices(environ: Environ, vendors: Iterable[Vendor]) -> dict[str, str]:
     """The environment in which a program sees no device of these vendors: counting needs none, and must take
     no memory of one."""
     hiding = (change for vendor in vendors for change in vendor.visibility.changes(()))
-    return Launch((), tuple(hiding)).environment(environ)
+    return with_changes(environ, hiding)
 
 
 _SCRIPT = str(SCRIPTS / "plan_proof.py")
@@ -258,15 +259,17 @@ def read(folder: Path, ended: process.Ended) -> PlanProof:
     return replace(proof, remarks=tuple(remarks), problems=tuple(problems))
 
 
-def count(
+def meta_model(
     python: Sequence[str],
-    environment: Mapping[str, str],
+    environment: Environ,
     place: Path,
+    name: str,
     *,
     seconds: float = COUNTING,
     cancelled: threading.Event | None = None,
-) -> Counted:
-    """Let the interpreter `python` (its argv) count the model of the folder or config.json `place`.
+) -> Model:
+    """The model of `place` (a folder or a config.json) with the exact counts of the interpreter `python` (its
+    argv), and activations like Llama's.
 
     Raises PlanningError, one line: no transformers, no answer in time, or an unknown architecture.
     """
@@ -275,28 +278,12 @@ def count(
         argv = (*python, _SCRIPT, str(folder), json.dumps(spec))
         ended = process.run(argv, environment, None, seconds, cancelled)
         try:
-            return _answer(folder, "model", ended, _COUNTED)
+            counted = _answer(folder, "model", ended, _COUNTED)
         except (DocumentError, _NoAnswerError) as error:
             remedy = ": install it there, or give --parameters N" if "No module named" in str(error) else ""
             raise PlanningError(
                 f"the training Python could not count the model: {printable(str(error))}{remedy}"
             ) from None
-
-
-def meta_model(
-    python: Sequence[str],
-    environment: Mapping[str, str],
-    place: Path,
-    name: str,
-    *,
-    seconds: float = COUNTING,
-    cancelled: threading.Event | None = None,
-) -> Model:
-    """The model of `place` (a folder or a config.json) with exact counts, and activations like Llama's.
-
-    Raises PlanningError as `count` does.
-    """
-    counted = count(python, environment, place, seconds=seconds, cancelled=cancelled)
     model = shaped(Count(counted.parameters, counted.largest_layer), name, configuration(place))
     exact = replace(
         model,

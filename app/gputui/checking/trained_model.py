@@ -20,6 +20,7 @@ from gputui.planning.reading import find_model, read_model
 from gputui.planning.serving import Serving
 from gputui.planning.workload import Workload, said_of
 from gputui.vendors.registry import vendors
+from gputui.vendors.visibility import Environ
 
 USUAL_SEQUENCE = 2048
 """The default number of tokens; fewer where the model was made for fewer."""
@@ -28,7 +29,7 @@ USUAL_SEQUENCE = 2048
 def trained_model(
     name: str,
     options: LaunchOptions,
-    environ: Mapping[str, str],
+    environ: Environ,
     directory: Path,
     cancelled: threading.Event | None = None,
     serves: bool = False,

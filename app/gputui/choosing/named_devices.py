@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from gputui.inventory.device import Device
+from gputui.inventory.errors import RequestError
 from gputui.inventory.formatting import is_digits
 from gputui.inventory.snapshot import Snapshot
 from gputui.vendors.registry import vendors
@@ -16,7 +17,7 @@ _LEAST_DIGITS = 8
 """The fewest digits of a shortened UUID: a device that is added later will hardly begin with the same."""
 
 
-class NamingError(ValueError):
+class NamingError(RequestError):
     """An entry names no device, several devices, or a device a second time. The message is one line."""
 
 

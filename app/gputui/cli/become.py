@@ -5,17 +5,17 @@ This is a separate file, because the screen starts without the options of `run`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from gputui.launching.launch import Launch
 from gputui.launching.start import replace_process
+from gputui.vendors.visibility import Environ
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
 
 
-def become(launch: Launch, environ: Mapping[str, str], lease: Lease | None = None) -> NoReturn:
+def become(launch: Launch, environ: Environ, lease: Lease | None = None) -> NoReturn:
     """Replace this process by the command, which inherits the lease on its devices. Raises StartError."""
     if lease is not None:
         lease.inherit()

@@ -49,9 +49,9 @@ from gputui.sources.hosts.session import MOST_REASON, Answer
 from gputui.sources.source import UnreachableError
 
 _IDS = re.compile(r"[A-Za-z0-9:,._/-]*")
-_MOST_TEXT = MIB
 _NAME = "gputui: "
 """The beginning of its messages."""
+_MOST_TEXT = MIB
 """The most bytes of an answer that is printed as it is; 512 claims take 60,000."""
 _LINE = 100
 """Most characters of the line that names the boxes that could not be asked."""

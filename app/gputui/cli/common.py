@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from gputui.inventory.errors import GputuiError
+from gputui.inventory.errors import WrongCallError as WrongCallError
 from gputui.inventory.formatting import is_digits, printable, read_duration
 from gputui.sources.source import Source, Want
 
@@ -22,18 +22,12 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 
-DONE, WRONG_CALL, NO_SOURCE, NOT_ENOUGH, CHECK_FAILED, TOO_LONG = 0, 2, 3, 4, 5, 124
+DONE, WRONG_CALL, NO_SOURCE, NOT_ENOUGH, CHECK_FAILED = 0, 2, 3, 4, 5
 """Exit statuses, which are part of the contract; `run` ends with its command's own status."""
 
 
 INTERNAL = argparse.SUPPRESS
 """The help of an option that gputui passes to itself on another box or in a job; no help shows it."""
-
-
-class WrongCallError(GputuiError):
-    """The call is wrong: one line on stderr, status 2."""
-
-    code, status = "wrong_call", WRONG_CALL
 
 
 _WIDEST = 100

@@ -129,20 +129,23 @@ _KINDS = {"on": "boxes", "hosts": "boxes", "saved": "launches", "page": "pages"}
 
 def _listed(kind: str) -> dict[str, Any]:
     """Return the completions that a call of `gputui completion --list` prints."""
-    name, words = f"_gputui_{kind}", f"gputui completion --list {kind} 2>/dev/null"
+    words = f"gputui completion --list {kind} 2>/dev/null"
+    offer = f'local -a found=("${{(@f)$({words})}}"); compadd -a found'
+    return _completions(f"_gputui_{kind}", f'"$({words})"', offer, words)
+
+
+def _completions(name: str, words: str, zsh: str, fish: str) -> dict[str, Any]:
+    """Return completions by a function of the script, whose body for bash offers `words`."""
     return {
         "bash": name,
         "zsh": name,
         "fish": f"({name})",
         "preamble": {
-            "bash": f'{name}() {{ compgen -W "$({words})" -- "$1"; }}',
-            "zsh": f'{name}() {{ local -a found=("${{(@f)$({words})}}"); compadd -a found }}',
-            "fish": f"function {name}\n  {words}\nend",
+            "bash": f'{name}() {{ compgen -W {words} -- "$1"; }}',
+            "zsh": f"{name}() {{ {zsh} }}",
+            "fish": f"function {name}\n  {fish}\nend",
         },
     }
-
-
-_VARIABLES = "_gputui_variables"
 
 
 def _variable_names() -> dict[str, Any]:
@@ -155,13 +158,5 @@ def _variable_names() -> dict[str, Any]:
     # `_describe` divides at the first colon that is not escaped.
     described = " ".join(posix(word.replace(":", "\\:") + f":{about}") for word, about in offered)
     columns = " ".join(fish(part) for pair in offered for part in pair)
-    return {
-        "bash": _VARIABLES,
-        "zsh": _VARIABLES,
-        "fish": f"({_VARIABLES})",
-        "preamble": {
-            "bash": f'{_VARIABLES}() {{ compgen -W {words} -- "$1"; }}',
-            "zsh": f"{_VARIABLES}() {{ local -a offered=({described}); _describe variable offered }}",
-            "fish": f"function {_VARIABLES}\n  printf '%s\\t%s\\n' {columns}\nend",
-        },
-    }
+    offer = f"local -a offered=({described}); _describe variable offered"
+    return _completions("_gputui_variables", words, offer, f"printf '%s\\t%s\\n' {columns}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import Document, View
+from gputui.vendors.visibility import Environ
 
 DEFAULT, VARIABLE = "default", "variable"
 _OPTIONS = {
@@ -91,7 +92,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     return DONE
 
 
-def in_force(environ: Mapping[str, str]) -> list[Row]:
+def in_force(environ: Environ) -> list[Row]:
     """Every setting, then the variables that are set. The settings must be valid."""
     found: dict[str, tuple[Any, str]] = {}
     for file, document in documents(environ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gputui.allocating.claims.folder import Problems, own_place, places
@@ -28,6 +28,7 @@ from gputui.system.root import HERE
 from gputui.system.terminal_abilities import ascii_only, can_draw, coloured, is_terminal
 from gputui.system.users import own_name
 from gputui.vendors.registry import vendor_of
+from gputui.vendors.visibility import Environ
 
 _PATIENCE = 1.2
 """Seconds in which the driver must answer, so that the call ends within two."""
@@ -73,7 +74,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     return CHECK_FAILED if _failed(found) else DONE
 
 
-def findings(environ: Mapping[str, str]) -> Iterator[Finding]:
+def findings(environ: Environ) -> Iterator[Finding]:
     """Yield what is found, the needed things first."""
     driver, snapshot = _driver()
     yield driver
@@ -148,7 +149,7 @@ def _opens(file: str) -> str:
     return f"ask the administrator to let you open {file}"
 
 
-def _claims(environ: Mapping[str, str]) -> Finding:
+def _claims(environ: Environ) -> Finding:
     problems = Problems()
     try:
         for _ in places(environ, problems):
@@ -159,7 +160,7 @@ def _claims(environ: Mapping[str, str]) -> Finding:
         return Finding("claims", False, str(error), needed=True)
 
 
-def _settings(environ: Mapping[str, str]) -> tuple[Settings, Finding]:
+def _settings(environ: Environ) -> tuple[Settings, Finding]:
     try:
         own = settings(environ)
     except SettingsError as error:
@@ -167,7 +168,7 @@ def _settings(environ: Mapping[str, str]) -> tuple[Settings, Finding]:
     return own, Finding("settings", True, "`gputui config` shows them", needed=True)
 
 
-def _confinement(snapshot: Snapshot | None, environ: Mapping[str, str]) -> Finding:
+def _confinement(snapshot: Snapshot | None, environ: Environ) -> Finding:
     if snapshot is not None and snapshot.devices:
         why = against_here(snapshot.devices[0], snapshot, environ, HERE)
     else:
@@ -179,7 +180,7 @@ def _confinement(snapshot: Snapshot | None, environ: Mapping[str, str]) -> Findi
     return Finding("confinement", False, why, "nothing is needed: commands start unconfined")
 
 
-def _ssh(environ: Mapping[str, str], own: Settings) -> Finding:
+def _ssh(environ: Environ, own: Settings) -> Finding:
     found = shutil.which("ssh", path=environ.get("PATH"))
     if found is None:
         return Finding("ssh", False, "no `ssh` on PATH", "install the OpenSSH client, for --hosts and --on")
@@ -190,7 +191,7 @@ def _ssh(environ: Mapping[str, str], own: Settings) -> Finding:
     return Finding("ssh", True, told)
 
 
-def _clipboard(environ: Mapping[str, str]) -> Finding:
+def _clipboard(environ: Environ) -> Finding:
     names = [name for name, _ in tools(environ)]
     if names:
         return Finding("clipboard", True, f"with {' or '.join(names)}")
@@ -199,7 +200,7 @@ def _clipboard(environ: Mapping[str, str]) -> Finding:
     return Finding("clipboard", False, "no clipboard tool and no terminal", "install wl-copy, xclip or xsel")
 
 
-def _notification(environ: Mapping[str, str], own: Settings) -> Finding:
+def _notification(environ: Environ, own: Settings) -> Finding:
     if not own.notify:
         return Finding("notification", True, "through the terminal; [wait] notify adds a command")
     program = own.notify[0]
@@ -210,7 +211,7 @@ def _notification(environ: Mapping[str, str], own: Settings) -> Finding:
     return Finding("notification", True, f"with {program}")
 
 
-def _terminal(environ: Mapping[str, str]) -> Finding:
+def _terminal(environ: Environ) -> Finding:
     name, screen = "terminal", sys.stdout
     if not is_terminal(screen):
         return Finding(name, True, "none here: output goes to a file or a pipe")

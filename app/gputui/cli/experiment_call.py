@@ -14,7 +14,7 @@ from typing import NamedTuple
 from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.errors import RequestError
 from gputui.allocating.request import Request
-from gputui.choosing.named_devices import NONE, NamingError, entries_of
+from gputui.choosing.named_devices import NONE, entries_of
 from gputui.cli.common import INTERNAL, Parser, WrongCallError, duration_type, number_type, parsed_by
 from gputui.cli.launch_call import (
     add_force,
@@ -349,7 +349,7 @@ def prepared(request: ExperimentRequest, tell: Callable[[str], None]) -> Prepare
         try:
             check_machines(variant.launch.options)
             planned.append(Planned(variant, _prepared(kind, variant.launch, request.memory, tell)))
-        except (NamingError, RequestError, WrongCallError) as error:
+        except (RequestError, WrongCallError) as error:
             raise WrongCallError(f"{variant.label}: {error}") from None
     return Prepared(axes, tuple(planned), _for_all(planned) if kind == "comparison" else None)
 
@@ -358,7 +358,7 @@ def _prepared(
     kind: Kind, asked: LaunchRequest, memory: int | None, tell: Callable[[str], None]
 ) -> PreparedLaunch:
     """Prepare the launch of a variant. For tasks, `--gpus` names the devices from which theirs are picked.
-    Raises NamingError, RequestError, WrongCallError."""
+    Raises RequestError, WrongCallError."""
     if kind == "comparison" and asked.options.nodes > 1:
         raise WrongCallError("a launch on several machines cannot be compared from one of them")
     devices, pool = asked.devices, asked.devices.names

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputui.cli.common import WrongCallError, own_settings
-from gputui.sources.hosts.alias import ALL, AliasError, alias
+from gputui.sources.hosts.alias import ALL, alias
 
 if TYPE_CHECKING:
     # For types only: `pick`, which must be fast, has this option too.
@@ -41,15 +41,7 @@ def boxes_named(text: str) -> tuple[str, ...]:
     """Return the boxes that a list names, without repetitions. Raises WrongCallError."""
     if text == ALL:
         return all_boxes()
-    return tuple(dict.fromkeys(box_named(word.strip()) for word in text.split(",")))
-
-
-def box_named(word: str) -> str:
-    """Return the box. Raises WrongCallError."""
-    try:
-        return alias(word)
-    except AliasError as error:
-        raise WrongCallError(str(error)) from None
+    return tuple(dict.fromkeys(alias(word.strip()) for word in text.split(",")))
 
 
 def all_boxes() -> tuple[str, ...]:

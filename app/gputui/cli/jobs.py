@@ -36,7 +36,7 @@ from gputui.jobs.queued import experiment_of
 from gputui.jobs.record_folders import Unreadable
 from gputui.jobs.recorded_usage import with_usage
 from gputui.jobs.rerun import demo_of, rerun_of
-from gputui.jobs.store import Stored, find_job, forget, readable_job, stored
+from gputui.jobs.store import Stored, cannot_read, find_job, forget, readable_job, stored
 from gputui.jobs.wait import follow, refreshed, start_of_last_lines
 from gputui.launching.quoting import quote
 from gputui.sources.in_time import InTime
@@ -188,9 +188,7 @@ def _of_other_boxes(args: argparse.Namespace, words: Sequence[str], jobs: Stored
 
 def _list(args: argparse.Namespace, jobs: Stored) -> int:
     for one in jobs.unreadable:
-        say(
-            f"warning: {one.id} is not a readable job: {one.reason}; `gputui jobs forget {one.id}` removes it"
-        )
+        say(f"warning: {cannot_read(one)}")
     box = _box(jobs.jobs)
     uses = _uses(box)
     if args.json:

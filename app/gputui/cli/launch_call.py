@@ -165,15 +165,12 @@ def as_given(request: LaunchRequest) -> argparse.Namespace:
 def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[str, str]]) -> LaunchOptions:
     """The options of the launch that `--saved` names. Its number of devices applies unless the call gives
     devices."""
-    from gputui.launching.history import KeepError, again, find_launch, missing
+    from gputui.launching.history import again, find_launch, missing
     from gputui.launching.history_file import load
 
     if argv:
         raise WrongCallError("--saved replaces the command: give only one of them")
-    try:
-        known = load(os.environ)
-    except KeepError as error:
-        raise WrongCallError(str(error)) from None
+    known = load(os.environ)
     place = find_launch(known, args.saved)
     if place is None:
         raise WrongCallError(f"no launch is saved as {args.saved!r}; `gputui launches` lists them")

@@ -18,7 +18,7 @@ from gputui.cli.common import (
 )
 from gputui.inventory.columns import printed
 from gputui.inventory.typed_json import Document
-from gputui.launching.history import KeepError, Launches, check_name, find_launch, launch_columns, named
+from gputui.launching.history import Launches, check_name, find_launch, launch_columns, named
 from gputui.launching.history_file import ROW, change, load, row
 
 LAUNCHES = Document("launches", launches=ROW.list)
@@ -50,12 +50,9 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         raise WrongCallError(f"{args.what} needs a launch: its name or its number")
     if args.what == "forget" and args.name is not None:
         raise WrongCallError("forget needs one launch")
-    try:
-        if args.what == "name" and args.name:
-            check_name(args.name)
-        change(os.environ, _changed(args.what, args.which, args.name or None))
-    except KeepError as error:
-        raise WrongCallError(str(error)) from None
+    if args.what == "name" and args.name:
+        check_name(args.name)
+    change(os.environ, _changed(args.what, args.which, args.name or None))
     return _list(True) if args.json else DONE
 
 
@@ -72,10 +69,7 @@ def _changed(what: str, which: str, name: str | None) -> Callable[[Launches], La
 
 
 def _list(as_json: bool) -> int:
-    try:
-        known = load(os.environ)
-    except KeepError as error:
-        raise WrongCallError(str(error)) from None
+    known = load(os.environ)
     if as_json:
         print_json(LAUNCHES.write(launches=[row(each) for each in known]))
     elif not known:

@@ -39,7 +39,7 @@ from gputui.cli.common import (
     print_line,
     say,
 )
-from gputui.cli.hosts_options import all_boxes, box_named, boxes_named, way
+from gputui.cli.hosts_options import all_boxes, boxes_named, way
 from gputui.cli.job_output import PrefixedOutput, say_how_to_come_back, write
 from gputui.cli.launch_call import check_machines, prepared_call
 from gputui.cli.run_held import reached
@@ -50,7 +50,7 @@ from gputui.jobs.record import JOB_ID
 from gputui.jobs.store import Stored
 from gputui.launching.compose import launcher_of
 from gputui.requesting.launch_request import LaunchRequest, sent
-from gputui.sources.hosts.alias import ANYWHERE
+from gputui.sources.hosts.alias import ANYWHERE, alias
 from gputui.sources.hosts.calls import PATIENCE, ask, cannot_start, connect, of_each
 from gputui.sources.hosts.remote_script import command as remote_command
 from gputui.sources.hosts.sent_core import digest
@@ -227,7 +227,7 @@ def act(action: str, ids: Sequence[str], words: Sequence[str], jobs: Stored) -> 
     where the jobs are ours. A job of ours may have a colon in its name: it takes precedence."""
     ours = {job.name for job in jobs.jobs}
     there = [word.partition(":") for word in ids if ":" in word and word not in ours]
-    boxes = list(dict.fromkeys(box_named(box) for box, _, _ in there))
+    boxes = list(dict.fromkeys(alias(box) for box, _, _ in there))
     if not boxes:
         return None
     if len(there) < len(ids):

@@ -18,7 +18,6 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Mapping
 from typing import Annotated
 
 from gputui.allocating.allocation import Allocation
@@ -34,6 +33,7 @@ from gputui.launching.launchers.torchrun import PORT, endpoint
 from gputui.launching.start import StartError, look_ahead
 from gputui.requesting.prepared_launch import PreparedLaunch
 from gputui.system.environment import given_environment
+from gputui.vendors.visibility import Environ
 
 __all__ = ["HELD_FOR", "LEFT", "agreed", "met", "obey_input", "reached"]
 
@@ -180,7 +180,7 @@ def obey_input() -> None:
     threading.Thread(target=obey, daemon=True).start()
 
 
-def _address(environ: Mapping[str, str]) -> str | None:
+def _address(environ: Environ) -> str | None:
     """The address at which the connection reached this machine (ssh(1), SSH_CONNECTION).
 
     Behind a jump host it is the address that the machine's neighbours know. None where others could not use

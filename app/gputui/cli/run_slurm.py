@@ -14,7 +14,6 @@ from gputui.cli.launch_call import noted, prepared_call, print_launch, remember_
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.slurm import named_place, request_at, slurm_launch, submit
 from gputui.launching.launch import Launch
-from gputui.launching.slurm_launch import SlurmError
 from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.slurm.read import Slurm
 from gputui.system.environment import given_environment
@@ -37,16 +36,12 @@ def run_in_slurm(args: argparse.Namespace, asked: LaunchRequest) -> int:
     options = asked.options
     count, order = _count_and_order(prepared_call(asked, confine="never").request)
     vendor = vendor_named(args.vendor) if args.vendor else default_vendor()
-    try:
-        cluster = Slurm().places()
-        place, notes = request_at(cluster, *named_place(cluster, args.slurm), count)
-        for note in notes:
-            say(f"note: {note}")
-        place = replace(place, order=order, detach=args.detach, name=args.name)
-        launch = slurm_launch(options, count, place, os.environ, vendor)
-    except SlurmError as error:
-        raise WrongCallError(str(error)) from None
-    launch = noted(launch)
+    cluster = Slurm().places()
+    place, notes = request_at(cluster, *named_place(cluster, args.slurm), count)
+    for note in notes:
+        say(f"note: {note}")
+    place = replace(place, order=order, detach=args.detach, name=args.name)
+    launch = noted(slurm_launch(options, count, place, os.environ, vendor))
     if "SLURM_JOB_ID" in os.environ and not args.detach:
         say(f"note: srun starts this as a step of job {os.environ['SLURM_JOB_ID']}, in which gputui runs")
     if args.dry_run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import NoReturn
 
 from gputui.choosing.verdict import State, Verdicts
@@ -48,13 +49,10 @@ def _sum(values: Iterable[float | None], unit: float = 1.0) -> str:
     return f"{sum(known) / unit:.0f}" if known else UNKNOWN
 
 
+_COUNTED: tuple[State, ...] = ("free", "busy", "held", "claimed", "unknown", "lost")
+
 FIELDS: Mapping[str, Callable[[Figures], str]] = {
-    "free": lambda of: of.count("free"),
-    "busy": lambda of: of.count("busy"),
-    "held": lambda of: of.count("held"),
-    "claimed": lambda of: of.count("claimed"),
-    "unknown": lambda of: of.count("unknown"),
-    "lost": lambda of: of.count("lost"),
+    **{state: partial(Figures.count, state=state) for state in _COUNTED},
     "total": lambda of: str(len(of.offered)),
     "free_ids": Figures.free_ids,
     "waiters": lambda of: str(len(of.box.waiters)),

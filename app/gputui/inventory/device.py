@@ -183,6 +183,11 @@ def has_display(device: Device) -> bool:
     return any(process.kind == "graphics" for process in device.processes or ())
 
 
+def has_instances(devices: Iterable[Device]) -> bool:
+    """Whether an instance of a GPU is among the devices."""
+    return any(device.parent for device in devices)
+
+
 def one_model(devices: Iterable[Device]) -> bool:
     """Whether all whole GPUs have the same name; a GPU whose name was not read counts as different.
 

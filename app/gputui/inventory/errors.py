@@ -21,3 +21,15 @@ class GputuiError(Exception):
     def __init__(self, message: str = "", devices: Iterable[str] = ()) -> None:
         super().__init__(message)
         self.devices = tuple(devices)
+
+
+class WrongCallError(GputuiError):
+    """The call is wrong: one line on stderr, status 2."""
+
+    code, status = "wrong_call", 2
+
+
+class RequestError(GputuiError):
+    """No box can meet the request, or it contradicts the command. The message is one line."""
+
+    code, status = "bad_request", 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import replace
@@ -11,6 +11,7 @@ from gputui.jobs.store import Stored, readable_job, stored
 from gputui.jobs.wait import wait_for_any
 from gputui.requesting.launch_request import LaunchRequest, jobs_of
 from gputui.system.lock_holders import ancestors
+from gputui.vendors.visibility import Environ
 
 
 class AwaitedJobError(JobError):
@@ -19,7 +20,7 @@ class AwaitedJobError(JobError):
     code, status = "awaited_job_failed", 5
 
 
-def settled(asked: LaunchRequest, environ: Mapping[str, str], follows: bool) -> LaunchRequest:
+def settled(asked: LaunchRequest, environ: Environ, follows: bool) -> LaunchRequest:
     """The request with the ids of the jobs that it names, and with a place in line when they have ended.
 
     `follows`: this process itself waits, so no such job may contain it. Raises JobError, also where one has
@@ -39,9 +40,7 @@ def settled(asked: LaunchRequest, environ: Mapping[str, str], follows: bool) -> 
     return replace(asked, after=after, after_ok=after_ok, devices=replace(asked.devices, wait=wait))
 
 
-def wait_for_jobs(
-    asked: LaunchRequest, environ: Mapping[str, str], tell: Callable[[str], object] = bool
-) -> None:
+def wait_for_jobs(asked: LaunchRequest, environ: Environ, tell: Callable[[str], object] = bool) -> None:
     """Wait until the jobs of a settled request have ended. Raises AwaitedJobError, JobError."""
     jobs, _ = _awaited(asked, environ)
     while True:
@@ -54,7 +53,7 @@ def wait_for_jobs(
         jobs = [over.get(job.id, job) for job in jobs]
 
 
-def _awaited(asked: LaunchRequest, environ: Mapping[str, str]) -> tuple[list[Job], Stored]:
+def _awaited(asked: LaunchRequest, environ: Environ) -> tuple[list[Job], Stored]:
     there = stored(environ)
     return [readable_job(word, there, newest=True) for word in asked.awaited], there
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gputui.inventory.formatting import printable
 from gputui.jobs.own_call import this_gputui
 from gputui.launching.quoting import quote
 from gputui.requesting.launch_request import LaunchRequest, sent
+from gputui.vendors.visibility import Environ
 
 _LINES = 1000
 """Lines of a log at which following begins, as `gputui jobs log -f` does on a terminal here."""
@@ -29,14 +30,14 @@ def words_on(box: str, request: LaunchRequest) -> tuple[str, ...]:
     return ("run", "--on", box, "--request", sent(request))
 
 
-def start_detached(box: str, request: LaunchRequest, environ: Mapping[str, str]) -> tuple[str, bool]:
+def start_detached(box: str, request: LaunchRequest, environ: Environ) -> tuple[str, bool]:
     """Start the launch with `--detach` and without a terminal, so that ssh cannot ask a question. Returns the
     outcome as a sentence, and whether the job runs."""
     good, out, said = _called((*words_on(box, request), "--detach", "--quiet"), environ)
     return (f"job {out} started: `gputui jobs log -f {out}` follows it" if good else said), good
 
 
-def stop_there(job: str, environ: Mapping[str, str]) -> tuple[str, bool]:
+def stop_there(job: str, environ: Environ) -> tuple[str, bool]:
     """Stop BOX:ID as `gputui jobs stop` does, and return the outcome as a sentence, and whether the job has
     been stopped. The call blocks until the job has ended."""
     good, _, said = _called(("jobs", "stop", job), environ)
@@ -48,7 +49,7 @@ def follow_words(job: str) -> tuple[str, ...]:
     return ("jobs", "log", "-f", "-n", str(_LINES), job)
 
 
-def _called(words: Sequence[str], environ: Mapping[str, str]) -> tuple[bool, str, str]:
+def _called(words: Sequence[str], environ: Environ) -> tuple[bool, str, str]:
     """Call gputui without a terminal: whether its status is 0, its output, and the last line of its
     stderr."""
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputui.allocating.claims.own_lease import NO_LEASE, own_lease
@@ -15,6 +15,7 @@ from gputui.jobs.rerun import runs_experiment
 from gputui.jobs.start import start_job
 from gputui.launching.launch import Launch
 from gputui.requesting.launch_request import LaunchRequest, sent, sparse
+from gputui.vendors.visibility import Environ
 
 if TYPE_CHECKING:
     from gputui.inventory.typed_json import Words
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def queue_job(
     request: LaunchRequest,
     count: int,
-    environ: Mapping[str, str],
+    environ: Environ,
     name: str | None = None,
     quiet: bool = False,
 ) -> Job:
@@ -58,9 +59,7 @@ class KeptExperiment:
 _KEPT = Record(KeptExperiment)
 
 
-def experiment_job(
-    id: str, request: ExperimentRequest, environ: Mapping[str, str], words: Sequence[str] = ()
-) -> Job:
+def experiment_job(id: str, request: ExperimentRequest, environ: Environ, words: Sequence[str] = ()) -> Job:
     """Start a job that runs the recorded experiment with this id; `words` are further options. Raises
     StartError and JobError."""
     subcommand = SUBCOMMANDS[request.kind]

@@ -26,9 +26,9 @@ from gputui.inventory.job import (
 )
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Identity
-from gputui.inventory.typed_json import DocumentError, Epoch, Moment, Record, Words, check, form_of, schema
+from gputui.inventory.typed_json import Epoch, Moment, Record, Words, check, form_of, schema
 from gputui.jobs.process_tree import alive
-from gputui.jobs.record_folders import RecordError, read_document, refuse_of_others
+from gputui.jobs.record_folders import RecordError, read_document, readable, refuse_of_others
 from gputui.system.files import write_private
 
 if TYPE_CHECKING:
@@ -116,16 +116,12 @@ def write_words(folder: Path, words: Iterable[str]) -> None:
 def take_words(folder: Path) -> list[str]:
     """Read the arguments that `write_words` wrote, and remove the file. Raises RecordError."""
     file = folder / WORDS
-    try:
+    with readable("its launch record"):
         words = _document(file, _WORDS.read)
         if words is None:
             raise RecordError("its launch record is gone")
         file.unlink()
         return [*words]
-    except (DocumentError, ValueError) as error:
-        raise RecordError(str(error)) from None
-    except OSError as error:
-        raise RecordError(f"its launch record cannot be read: {error.strerror}") from None
 
 
 def write_notify(folder: Path, title: str, words: Iterable[str]) -> None:
@@ -140,7 +136,7 @@ def write_finished(folder: Path, ended: float, **facts: object) -> None:
 
 def read_job(folder: Path, scope: PidScope) -> Job:
     """The job of `folder` as a process in `scope` sees it. Raises RecordError and no other error."""
-    try:
+    with readable():
         refuse_of_others(folder)
         job = _read(folder)
         state = _state(job, scope)
@@ -148,11 +144,7 @@ def read_job(folder: Path, scope: PidScope) -> Job:
             # It may have ended and written its end since the first read.
             job = _read(folder)
             state = _state(job, scope)
-    except OSError as error:
-        raise RecordError(f"it cannot be read: {error.strerror}") from None
-    except (DocumentError, ValueError, RecursionError) as error:
-        raise RecordError(str(error)) from None
-    return replace(job, state=state)
+        return replace(job, state=state)
 
 
 def _state(job: Job, scope: PidScope) -> State:

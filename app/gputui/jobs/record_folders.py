@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -157,6 +157,17 @@ def read_document(file: Path, most: int, read: Callable[[Any], T]) -> T | None:
         return read(loads(data))
     except DocumentError as error:
         raise error.within(file.name) from None
+
+
+@contextlib.contextmanager
+def readable(what: str = "it") -> Iterator[None]:
+    """Turn the errors of reading a record into RecordError."""
+    try:
+        yield
+    except OSError as error:
+        raise RecordError(f"{what} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise RecordError(str(error)) from None
 
 
 def remove(folder: Path) -> None:

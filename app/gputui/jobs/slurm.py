@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
@@ -21,6 +21,7 @@ from gputui.launching.slurm_launch import SlurmError, SlurmRequest, output_of, t
 from gputui.launching.start import run_child
 from gputui.sources.slurm.cluster import Cluster, Node, Partition
 from gputui.vendors.vendor import Vendor
+from gputui.vendors.visibility import Environ
 
 _SUBMITTED = re.compile(r"([0-9]+)(?:;([A-Za-z0-9_.-]+))?")
 _MOST_TEXT = 64 * 1024
@@ -99,7 +100,7 @@ def _shortage(nodes: Sequence[Node], kind: str, count: int) -> str:
 
 
 def slurm_launch(
-    options: LaunchOptions, count: int, request: SlurmRequest, environ: Mapping[str, str], vendor: Vendor
+    options: LaunchOptions, count: int, request: SlurmRequest, environ: Environ, vendor: Vendor
 ) -> Launch:
     """The launch on `count` devices, which Slurm will select. Raises SlurmError."""
     if options.nodes > 1:
@@ -130,7 +131,7 @@ class Submitted:
     advice: str = ""
 
 
-def submit(launch: Launch, environ: Mapping[str, str]) -> Submitted:
+def submit(launch: Launch, environ: Environ) -> Submitted:
     """Run the sbatch of a launch. Raises StartError."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         status = run_child(launch, environ, outputs=(output.fileno(), errors.fileno()))

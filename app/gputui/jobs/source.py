@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from gputui.inventory.claim import Claim
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from gputui.inventory.job import Job
     from gputui.jobs.store import Stored
+    from gputui.vendors.visibility import Environ
 
 _EVERY = 1.0
 """Seconds between two reads of the jobs."""
@@ -48,7 +49,7 @@ class WithJobs:
     def __init__(
         self,
         source: Source,
-        environ: Mapping[str, str],
+        environ: Environ,
         early: Callable[[Snapshot], object] = lambda snapshot: None,
     ) -> None:
         self._early = early
@@ -167,10 +168,8 @@ def place(job: Job) -> tuple[bool, bool, float]:
 
 def _shown(jobs: Collection[Job], now: float) -> list[Job]:
     """The jobs that have not ended, and the last ones that have."""
-    current = sorted((job for job in jobs if not job.over), key=place)
-    ended = sorted((job for job in jobs if job.over), key=place)
-    recent = [job for job in ended if now - (job.ended or job.created) < _RECENT]
-    return [*current, *recent[:_MOST_ENDED]]
+    recent = [job for job in jobs if not job.over or now - (job.ended or job.created) < _RECENT]
+    return sorted(recent, key=place)[: _MOST_ENDED + sum(not job.over for job in jobs)]
 
 
 def was_started_on(box: Snapshot, job: Job) -> bool:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -39,6 +39,7 @@ from gputui.launching.start import StartError, cannot_start
 from gputui.requesting.launch_request import LaunchRequest, jobs_of
 from gputui.system.files import create_private
 from gputui.system.users import own_name
+from gputui.vendors.visibility import Environ
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
@@ -51,7 +52,7 @@ _NOTED = "10 120"
 """Seconds before the first reading for the usage, and the most between two: a reading takes 0.15 s of CPU."""
 
 
-def detached(launch: Launch, environ: Mapping[str, str]) -> Launch:
+def detached(launch: Launch, environ: Environ) -> Launch:
     """The launch as a job runs it: Python's output is unbuffered, unless the user has set that variable."""
     if _LIVE in environ or any(name == _LIVE for name, _ in launch.changes):
         return launch
@@ -67,7 +68,7 @@ def check_name(name: str) -> None:
 
 def start_job(
     launch: Launch,
-    environ: Mapping[str, str],
+    environ: Environ,
     name: str | None = None,
     pass_fds: Sequence[int] = (),
     queued: OwnCall | None = None,
@@ -148,7 +149,7 @@ def _write(given: Job, claims: Sequence[str], queued: OwnCall | None, notify: Se
 
 def start_leased_job(
     launch: Launch,
-    environ: Mapping[str, str],
+    environ: Environ,
     lease: Lease | None,
     name: str | None = None,
     request: LaunchRequest | None = None,
@@ -170,7 +171,7 @@ def start_leased_job(
         lease.release()
 
 
-def _notify_words(own: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
+def _notify_words(own: Settings, environ: Environ) -> tuple[str, ...]:
     """The `notify` command of the settings, which is run when a job has ended, with its program's full path.
 
     () where there is none."""
@@ -203,7 +204,7 @@ def _idle_release(own: Settings, request: LaunchRequest | None) -> float | None:
     return None if said == NEVER else read_duration(said)
 
 
-def _settings(environ: Mapping[str, str]) -> Settings:
+def _settings(environ: Environ) -> Settings:
     """The settings; their defaults where they cannot be read, so that the job starts all the same."""
     try:
         return settings(environ)
@@ -244,7 +245,7 @@ def _given(launch: Launch, folder: Path, name: str | None) -> Job:
 def _supervise(
     job: Job,
     launch: Launch,
-    environ: Mapping[str, str],
+    environ: Environ,
     pass_fds: Sequence[int],
     tie: int | None,
     log_cap: int,
@@ -283,7 +284,7 @@ def _supervise(
 def _tell(
     stdin: IO[bytes],
     launch: Launch,
-    environ: Mapping[str, str],
+    environ: Environ,
     cap: int,
     tie: int | None,
     look: tuple[str, Sequence[str]],

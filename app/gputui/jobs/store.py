@@ -68,11 +68,14 @@ def readable_job(word: str, among: Stored, newest: bool = False) -> Job:
     """The job of `find_job`. Raises JobError, also where its record cannot be read."""
     job = find_job(word, among, newest)
     if isinstance(job, Unreadable):
-        name = typed_name(job.id)
-        raise JobError(
-            f"{job.id} is not a readable job: {job.reason}; `gputui jobs forget {name}` removes it"
-        )
+        raise cannot_read(job)
     return job
+
+
+def cannot_read(job: Unreadable) -> JobError:
+    """The error with the reason why a job cannot be read, and the call that removes it."""
+    name = typed_name(job.id)
+    return JobError(f"{job.id} is not a readable job: {job.reason}; `gputui jobs forget {name}` removes it")
 
 
 def forget(job: Job | Unreadable, force: bool = False) -> None:

@@ -10,7 +10,7 @@ the table of its program.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Literal
 
@@ -18,30 +18,41 @@ from gputui.inventory.formatting import is_digits
 from gputui.inventory.light_dataclasses import dataclass, replace
 
 
-@dataclass(frozen=True, slots=True)
 class OptionTable:
-    """The options of a program; made by `option_table`. All names are without dashes, with "-" for "_".
+    """The options of a program: lists of their names, without dashes and with "-" for "_". An option with
+    several names is written "module|m".
 
     flags           options without a value; `--flag=v` has a value all the same
     valued          options with one value: `--x v`, `--x=v`, `-x v`, `-xv`, `-x=v`
     pairs           options with two words as their value (`--mca NAME VALUE`), or one (`-genv NAME=VALUE`)
     last            options with a value that end the options (`python -m MODULE`)
-    aliases         maps other names to the listed name: {"m": "module"}
     unlisted        whether an option that is not listed is a flag or has a value
     abbreviations   whether a prefix of a long name stands for that name where the prefix is unambiguous
     letters         whether one dash begins a cluster of letters (`-abc`); otherwise one dash equals two
     signs           the characters that begin an option ("-+" for shells)
     """
 
-    flags: frozenset[str]
-    valued: frozenset[str]
-    pairs: frozenset[str]
-    last: frozenset[str]
-    aliases: Mapping[str, str]
-    unlisted: Literal["flag", "value"]
-    abbreviations: bool
-    letters: bool
-    signs: str
+    def __init__(
+        self,
+        *,
+        flags: str = "",
+        valued: str = "",
+        pairs: str = "",
+        last: str = "",
+        unlisted: Literal["flag", "value"] = "flag",
+        abbreviations: bool = False,
+        letters: bool = True,
+        signs: str = "-",
+    ) -> None:
+        self.aliases: dict[str, str] = {}
+        """The listed names by the others: {"m": "module"}."""
+        self.flags, self.valued, self.pairs, self.last = map(self._names, (flags, valued, pairs, last))
+        self.unlisted, self.abbreviations, self.letters, self.signs = unlisted, abbreviations, letters, signs
+
+    def _names(self, text: str) -> frozenset[str]:
+        found = [each.split("|") for each in text.split()]
+        self.aliases.update((other, name) for name, *others in found for other in others)
+        return frozenset(name for name, *_ in found)
 
     def letter(self, name: str) -> str:
         """Return the listed name that the letter of a cluster stands for; otherwise the letter."""
@@ -70,38 +81,6 @@ class OptionTable:
         listed = name in self.valued or name in self.last
         takes = listed or (self.unlisted == "value" and name not in self.flags)
         return min(1, len(following)) if takes else 0
-
-
-def option_table(
-    *,
-    flags: str = "",
-    valued: str = "",
-    pairs: str = "",
-    last: str = "",
-    unlisted: Literal["flag", "value"] = "flag",
-    abbreviations: bool = False,
-    letters: bool = True,
-    signs: str = "-",
-) -> OptionTable:
-    """Make a table; each argument lists names, and an option with several names is written "module|m"."""
-    aliases: dict[str, str] = {}
-
-    def names(text: str) -> frozenset[str]:
-        found = [each.split("|") for each in text.split()]
-        aliases.update((other, name) for name, *others in found for other in others)
-        return frozenset(name for name, *_ in found)
-
-    return OptionTable(
-        flags=names(flags),
-        valued=names(valued),
-        pairs=names(pairs),
-        last=names(last),
-        aliases=aliases,
-        unlisted=unlisted,
-        abbreviations=abbreviations,
-        letters=letters,
-        signs=signs,
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from gputui.choosing.grouping import MAX_DEVICES
 from gputui.choosing.named_devices import NONE
-from gputui.inventory.device import Device
+from gputui.inventory.device import Device, has_instances
 from gputui.inventory.formatting import devices_text, duration
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.link import PCIE_CLASSES, family
 from gputui.launching.argument_vector import program_name
-from gputui.launching.container_command import ContainerCommand, read_container
+from gputui.launching.container_command import read_container
 from gputui.launching.container_launch import PORT, complete_container
 from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.intent import Intent
@@ -34,7 +34,7 @@ from gputui.launching.read_intent import read_intent
 from gputui.launching.wrappers import assigned, unwrap, with_variables
 from gputui.vendors.registry import vendor_of
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Changes, Visibility
+from gputui.vendors.visibility import Changes, Environ, Visibility, with_changes
 
 
 def launcher_of(options: LaunchOptions) -> Launcher:
@@ -45,7 +45,7 @@ def launcher_of(options: LaunchOptions) -> Launcher:
 def compose(
     devices: Sequence[Device],
     options: LaunchOptions,
-    environ: Mapping[str, str],
+    environ: Environ,
     host_environment: HostEnvironment | None = None,
     box: Sequence[Vendor] = (),
     intent: Intent | None = None,
@@ -82,13 +82,12 @@ def compose(
     stale = _stale(environ, options, prefix) if reads_ranks else ()
     if stale:
         completed.remark(
-            f"{' '.join(f'{name}={environ[name]}' for name in stale)} unset: left over from another run, they"
-            " would make the program wait for other ranks (to keep them, write them before the command)"
+            f"{_shown({name: environ[name] for name in stale})} unset: left over from another run, they would"
+            " make the program wait for other ranks (to keep them, write them before the command)"
         )
     if not devices:
         # A script may name devices itself when it finds an empty list.
-        empty = tuple((name, value) for name, value in ours if value is not None)
-        read = replace(options, additions=(*options.additions, *empty))
+        read = replace(options, additions=(*options.additions, *with_changes({}, ours).items()))
         intent = read_intent(read, environ, host_environment, (vendor,))
     intent = intent or read_intent(options, environ, host_environment, (vendor,))
     refused = why_not_on_machines(options, meeting is not None) if options.nodes > 1 else None
@@ -125,7 +124,7 @@ def compose(
 def _device_variables(
     devices: Sequence[Device],
     options: LaunchOptions,
-    environ: Mapping[str, str],
+    environ: Environ,
     vendor: Vendor,
     box: Sequence[Vendor],
     prefix: tuple[str, ...],
@@ -151,17 +150,13 @@ def _device_variables(
     # A variable that only the command itself had set is no longer in it.
     ours = tuple(each for each in ours if each not in before or each[0] in environ)
     remarks = []
-    taken_away = [
-        f"{name}={environ[name]}" for name, value in ours if value is None and (name, value) in before
-    ]
+    taken_away = {name: environ[name] for name, value in ours if value is None and (name, value) in before}
     if taken_away:
-        remarks.append(
-            f"{' '.join(taken_away)} unset: with it, the selected indices would mean other devices"
-        )
+        remarks.append(f"{_shown(taken_away)} unset: with it, the selected indices would mean other devices")
     remarks += [
-        f"{words} replaced by the selected devices"
-        for words in rewritten
-        if not visibility.names_in_order(_value_in(words, visibility.variable), devices)
+        f"{_shown({name: value})} replaced by the selected devices"
+        for name, value in rewritten
+        if name != visibility.variable or not visibility.names_in_order(value, devices)
     ]
     return ours, prefix, remarks
 
@@ -186,7 +181,7 @@ def _reads_ranks(launcher: Launcher, command: Sequence[str]) -> bool:
     return launcher.name != "python" or is_python(command) or program_name(command).endswith(".py")
 
 
-def _stale(environ: Mapping[str, str], options: LaunchOptions, prefix: Sequence[str]) -> tuple[str, ...]:
+def _stale(environ: Environ, options: LaunchOptions, prefix: Sequence[str]) -> tuple[str, ...]:
     """The variables of ranks that are inherited and not written before the command."""
     typed = _typed(options, prefix)
     if not any(name in environ and name not in typed for name in RANKS):
@@ -199,19 +194,13 @@ def _typed(options: LaunchOptions, prefix: Sequence[str]) -> frozenset[str]:
     return frozenset(name for name, _ in (*options.additions, *assigned(prefix)))
 
 
-def _value_in(words: str, variable: str) -> str | None:
-    """The list of devices in `NAME=LIST`; None for another variable, or one that is unset."""
-    name, equals, value = words.partition("=")
-    return value if equals and name == variable else None
-
-
 def _only_indices(
     notices: Completed, program: Program, devices: Sequence[Device], refused: bool, visibility: Visibility
 ) -> None:
     """Report the treatment of UUIDs for a program that parses each entry of the list as a number."""
     if refused:
         notices.remark(f"devices named by index: {program.name} cannot read UUIDs in {visibility.variable}")
-    if any(device.parent for device in devices):
+    if has_instances(devices):
         notices.warn(f"{program.name} cannot read the UUID of a MIG instance in {visibility.variable}")
 
 
@@ -231,7 +220,7 @@ _NO_DEVICE_OF_ANY_BOX = 9_000_000
 def refusal(
     options: LaunchOptions,
     count: int,
-    environ: Mapping[str, str],
+    environ: Environ,
     host_environment: HostEnvironment | None = None,
     box: Sequence[Vendor] = (),
     intent: Intent | None = None,
@@ -255,7 +244,7 @@ def _completed(
     command: tuple[str, ...],
     devices: Sequence[Device],
     options: LaunchOptions,
-    environ: Mapping[str, str],
+    environ: Environ,
     host_environment: HostEnvironment,
     vendor: Vendor,
     meeting: Meeting | None,
@@ -263,7 +252,8 @@ def _completed(
     """Complete the launcher's own command; a command of another launcher is taken apart first."""
     container = read_container(command)
     if container is not None and vendor.containers is not None and launcher.name == "python":
-        return _completed_container(container, devices, options, host_environment, vendor)
+        port = host_environment.free_port() if container.arguments.get("network") == "host" else PORT
+        return complete_container(container, devices, vendor, options, port)
     source = recognised(command)
     request = LauncherRequest(
         command=command,
@@ -290,7 +280,7 @@ def _completed(
         )
     if options.python is not None:
         command = launcher.with_python(command, options.python)
-    done = launcher.complete(request.of(command))
+    done = launcher.complete(replace(request, command=command))
     done.warnings[:0], done.remarks[:0] = warnings, remarks
     if lost is not None:
         done.refused = f"{launcher.name} would train without {lost}: leave --launcher {launcher.name} out"
@@ -315,25 +305,6 @@ def started_by_another(
     return launcher.start(entrypoint), tuple(warnings), tuple(remarks)
 
 
-def _completed_container(
-    container: ContainerCommand,
-    devices: Sequence[Device],
-    options: LaunchOptions,
-    host_environment: HostEnvironment,
-    vendor: Vendor,
-) -> Completed:
-    """Give the devices to a `docker run`, and complete the command that it starts."""
-    return complete_container(
-        container,
-        devices,
-        vendor,
-        port=host_environment.free_port() if container.on_host_network else PORT,
-        processes=options.processes,
-        logs=options.logs,
-        numa=options.numa,
-    )
-
-
 _ON_MACHINES = ("torchrun", "accelerate", "deepspeed")
 """The launchers that can start on several machines. All but the first need the number of each machine, which
 is known only where gputui starts them together."""
@@ -353,10 +324,9 @@ def why_not_on_machines(options: LaunchOptions, together: bool) -> str | None:
     return only if program in SERVING else f"{only}: add --launcher torchrun"
 
 
-def _inherited(environ: Mapping[str, str], options: LaunchOptions, prefix: Sequence[str]) -> dict[str, str]:
+def _inherited(environ: Environ, options: LaunchOptions, prefix: Sequence[str]) -> dict[str, str]:
     """The environment that the launcher's command will inherit."""
-    changed = {**environ, **dict(options.additions), **dict(assigned(prefix))}
-    return {name: value for name, value in changed.items() if value is not None}
+    return with_changes(environ, (*options.additions, *assigned(prefix)))
 
 
 def _elsewhere(devices: Sequence[Device], options: LaunchOptions, launcher: Launcher) -> tuple[str, ...]:
@@ -383,7 +353,7 @@ def _warn(
     options: LaunchOptions,
     prefix: Sequence[str],
     ours: Sequence[tuple[str, str | None]],
-    environ: Mapping[str, str],
+    environ: Environ,
     vendor: Vendor,
     intent: Intent,
 ) -> None:

@@ -14,12 +14,12 @@ from __future__ import annotations
 import re
 import shutil
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from gputui.inventory.device import Device
-from gputui.inventory.errors import GputuiError
+from gputui.inventory.device import Device, has_instances
+from gputui.inventory.errors import RequestError
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
@@ -35,13 +35,13 @@ from gputui.system.landlock import LandlockError, check
 from gputui.system.root import HERE, Root
 from gputui.vendors.registry import vendor_of, vendors_here
 from gputui.vendors.vendor import renumbered
-from gputui.vendors.visibility import CONFINED, Confine
+from gputui.vendors.visibility import CONFINED, Confine, Environ
 
 
-class CannotConfineError(GputuiError):
+class CannotConfineError(RequestError):
     """The launch cannot be confined; the message is a sentence."""
 
-    code, status = "not_confined", 2
+    code = "not_confined"
 
 
 class Case(NamedTuple):
@@ -56,7 +56,7 @@ class Case(NamedTuple):
     inside: Launch
     intent: Intent
     left_out: tuple[str, ...] | None
-    environ: Mapping[str, str]
+    environ: Environ
     root: Root
 
 
@@ -65,7 +65,7 @@ def confined(
     made: Callable[[tuple[Device, ...], Intent], Launch],
     intent: Intent,
     snapshot: Snapshot,
-    environ: Mapping[str, str],
+    environ: Environ,
     how: Confine,
     prove: bool = True,
     again: bool = False,
@@ -115,7 +115,7 @@ def confined(
     )
 
 
-def expecting(intent: Intent, options: LaunchOptions, how: Confine, environ: Mapping[str, str]) -> Intent:
+def expecting(intent: Intent, options: LaunchOptions, how: Confine, environ: Environ) -> Intent:
     """Return the intent of a command, `relative` where the command is expected to be confined; its devices
     are not known yet. Numbers in its script then count the claimed devices."""
     named = intent.devices
@@ -127,7 +127,7 @@ def expecting(intent: Intent, options: LaunchOptions, how: Confine, environ: Map
     return replace(intent, relative=True)
 
 
-def against_here(device: Device, snapshot: Snapshot, environ: Mapping[str, str], root: Root) -> str | None:
+def against_here(device: Device, snapshot: Snapshot, environ: Environ, root: Root) -> str | None:
     """Return why launches on devices like this one are not confined on this machine; None where they are, and
     where there is no other device. No driver is asked."""
     others = left_out((device,), snapshot, root)
@@ -139,7 +139,7 @@ def against_here(device: Device, snapshot: Snapshot, environ: Mapping[str, str],
 
 def _alone(devices: tuple[Device, ...]) -> tuple[Device, ...]:
     """Return the devices as a confined program numbers them; instances are named by UUID anyway."""
-    return devices if any(device.parent for device in devices) else renumbered(devices)
+    return devices if has_instances(devices) else renumbered(devices)
 
 
 def _not_confined(launch: Launch, how: Confine, why: str, said: bool) -> Launch:
@@ -180,7 +180,7 @@ _PROGRAMS: dict[str, str] = {
 """Programs that do not work in a confined process, or that start their command outside it."""
 
 
-def _program(argv: Sequence[str], environ: Mapping[str, str]) -> str | None:
+def _program(argv: Sequence[str], environ: Environ) -> str | None:
     """Return why a program of the command does not work in a confined process or leaves it; None for none."""
     command = unwrap(argv)[1]
     for word in (*(call.words[0] for call in wrappers(argv)), *command[:1]):
@@ -194,7 +194,7 @@ def _program(argv: Sequence[str], environ: Mapping[str, str]) -> str | None:
     return next(filter(None, (_program(each.words, environ) for each in started)), None)
 
 
-def _takes_rights(word: str, environ: Mapping[str, str]) -> bool:
+def _takes_rights(word: str, environ: Environ) -> bool:
     """Whether a program is set to run as its owner (chmod(1), "u+s")."""
     path = shutil.which(word, path=environ.get("PATH"))
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from gputui.system.files import NoHomeError, private_folder, read_own, state_fol
 from gputui.system.root import Root
 from gputui.vendors.registry import vendor_of, vendors_maybe_on
 from gputui.vendors.vendor import Vendor
+from gputui.vendors.visibility import Environ
 
 if TYPE_CHECKING:
     from gputui.vendors.driver_process import DriverDevice
@@ -68,7 +69,7 @@ def subject(vendor: Vendor, instances: bool, root: Root) -> str:
 def proved(
     device: Device,
     snapshot: Snapshot,
-    environ: Mapping[str, str],
+    environ: Environ,
     root: Root,
     ask: bool = True,
     again: bool = False,
@@ -80,24 +81,25 @@ def proved(
     is called before the driver is asked.
     """
     of = subject(vendor_of((device,)), device.parent is not None, root)
-    kept = {} if again else _kept(environ)
-    if of in kept and (kept[of][0] is None or abs(time.time() - kept[of][1]) < _AGAIN):
-        return kept[of][0]
+    kept = None if again else _kept(environ).get(of)
+    if kept is not None and (kept.why is None or abs(time.time() - kept.time) < _AGAIN):
+        return kept.why
     if not ask:
         return NOT_YET
     if asking is not None:
         asking()
     why = _tried(device, snapshot, environ, root)
-    _keep(environ, of, why)
+    _keep(environ, _Proof(of, why, time.time()))
     return why
 
 
-def is_proved(vendor: Vendor, environ: Mapping[str, str], root: Root) -> bool:
+def is_proved(vendor: Vendor, environ: Environ, root: Root) -> bool:
     """Whether confinement is already proved for whole devices of this vendor. Starts no driver."""
-    return _kept(environ).get(subject(vendor, False, root), ("", 0.0))[0] is None
+    kept = _kept(environ).get(subject(vendor, False, root))
+    return kept is not None and kept.why is None
 
 
-def _tried(device: Device, snapshot: Snapshot, environ: Mapping[str, str], root: Root) -> str | None:
+def _tried(device: Device, snapshot: Snapshot, environ: Environ, root: Root) -> str | None:
     # Most launches find a kept proof, and each import delays them.
     from gputui.vendors.driver_process import NoAnswerError, ask_driver
 
@@ -148,23 +150,22 @@ class _Proofs:
 _PROOFS = Record(_Proofs)
 
 
-def _file(environ: Mapping[str, str]) -> Path:
+def _file(environ: Environ) -> Path:
     return state_folder(environ) / "confinement.json"
 
 
-def _kept(environ: Mapping[str, str]) -> dict[str, tuple[str | None, float]]:
-    """Return the kept answers by key, the newest last: why the proof failed, and when it was made."""
+def _kept(environ: Environ) -> dict[str, _Proof]:
+    """Return the kept proofs by key, the newest last."""
     try:
         data = read_own(_file(environ), _LARGEST + 1)
-        return {row.of: (row.why, row.time) for row in _PROOFS.read(loads(data)).proofs[-_MOST:]}
+        return {each.of: each for each in _PROOFS.read(loads(data)).proofs[-_MOST:]}
     except (OSError, NoHomeError, DocumentError):
         return {}
 
 
-def _keep(environ: Mapping[str, str], of: str, why: str | None) -> None:
-    """Keep an answer. Where that fails, the next launch asks the driver again."""
-    rows = {**_kept(environ), of: (why, time.time())}
-    proofs = tuple(_Proof(key, *answer) for key, answer in [*rows.items()][-_MOST:])
+def _keep(environ: Environ, proof: _Proof) -> None:
+    """Keep a proof. Where that fails, the next launch asks the driver again."""
+    proofs = tuple({**_kept(environ), proof.of: proof}.values())[-_MOST:]
     try:
         file = _file(environ)
         private_folder(file.parent)

@@ -15,7 +15,7 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.argument_vector import (
     Arguments,
     Option,
-    option_table,
+    OptionTable,
     program_name,
     read_options,
     whole_number,
@@ -28,7 +28,7 @@ ENGINES: tuple[Engine, ...] = ("docker", "podman", "nerdctl")
 ALL = -1
 """The count that means every device of the machine (docker's own number for it)."""
 
-RUN = option_table(
+RUN = OptionTable(
     flags="detach|d init interactive|i tty|t no-healthcheck oom-kill-disable privileged publish-all|P quiet|q"
     " read-only rm sig-proxy disable-content-trust help use-api-socket no-hosts no-hostname read-only-tmpfs"
     " replace rmi tls-verify rootfs env-host http-proxy passwd unsetenv-all insecure-registry",
@@ -37,7 +37,7 @@ RUN = option_table(
 )
 """The options of `run`; an option that is not listed has a value."""
 
-_GLOBAL = option_table(
+_GLOBAL = OptionTable(
     flags="debug|D tls tlsverify help|h version|v remote|r syslog noout transient-store debug-full"
     " insecure-registry kube-hide-dupe",
     unlisted="value",
@@ -100,10 +100,6 @@ class ContainerCommand:
     def shares_memory(self) -> bool:
         """Whether the command itself sets the shared memory of its processes."""
         return bool(self.arguments.named(("ipc", "shm-size")))
-
-    @property
-    def on_host_network(self) -> bool:
-        return self.arguments.get("network") == "host"
 
     @property
     def environment(self) -> dict[str, str | None]:

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
-from gputui.launching.argument_vector import program_name, whole_number
+from gputui.launching.argument_vector import program_name, whole_number, write_options
 from gputui.launching.container_command import ContainerCommand, gives_devices
 from gputui.launching.host_environment import HostEnvironment
 from gputui.launching.intent import DeviceCount, Intent
+from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers import recognised
 from gputui.launching.launchers.base import Completed, LauncherRequest
 from gputui.launching.programs import PROGRAMS, program_of
@@ -22,7 +23,7 @@ from gputui.launching.programs.program import Program
 from gputui.launching.python_command import is_python
 from gputui.launching.wrappers import assigned, unwrap
 from gputui.vendors.vendor import Vendor, renumbered
-from gputui.vendors.visibility import Changes
+from gputui.vendors.visibility import Changes, with_changes
 
 PORT = 29500
 """Torch's own default. It is free in a container, where no other program listens in its network."""
@@ -32,30 +33,26 @@ def complete_container(
     container: ContainerCommand,
     devices: Sequence[Device],
     vendor: Vendor,
-    port: int | None = PORT,
-    processes: int | None = None,
-    logs: str | None = None,
-    numa: bool = False,
+    options: LaunchOptions,
+    port: int | None,
 ) -> Completed:
     """Return the container on exactly `devices` in this order, with the launcher inside it completed.
 
-    `port` is a TCP port that is free where the container listens; the other parameters are as in
-    `LauncherRequest`.
+    `port` is a TCP port that is free where the container listens.
     """
     own, typed_inside = started_inside(container)
     prefix, command = unwrap((*own, *typed_inside))
     launcher = recognised(command)
-    environ = {name: value for name, value in container.environment.items() if value is not None}
-    environ.update((name, value) for name, value in assigned(prefix) if value is not None)
+    environ = with_changes({}, (*container.environment.items(), *assigned(prefix)))
     done = launcher.complete(
         LauncherRequest(
             command=command,
             devices=renumbered(devices),
             environ=environ,
             host_environment=HostEnvironment(port),
-            processes=processes,
-            logs=logs,
-            numa=numa,
+            processes=options.processes,
+            logs=options.logs,
+            numa=options.numa,
             prefix=prefix,
             vendor=vendor,
         )
@@ -63,12 +60,11 @@ def complete_container(
     changes = inside_changes(devices, vendor, container.image, container.command)
     if done.visible == "command" or done.names:
         changes = vendor.visibility.changes_beside_own_list(devices)
-    needed = {name: value for name, value in done.changes if value is not None}
-    given = container.with_devices(devices, vendor, {**dict(changes), **needed})
+    given = container.with_devices(devices, vendor, with_changes(dict(changes), done.changes))
     ours = {option.words for option in given.options}
     typed = [each for each in container.options if gives_devices(each, vendor) and each.words not in ours]
     if typed:
-        words = " ".join(word for option in typed for word in option.words)
+        words = " ".join(write_options(typed))
         done.remarks.insert(0, f"{words} replaced by the selected devices")
     if not command or (launcher.name == "python" and not is_python(command) and _is_unknown(command)):
         # `docker run IMAGE train.py` may well pass its words to the image's own program.
@@ -96,14 +92,11 @@ def reads_numbers_only(image: str, command: Sequence[str]) -> bool:
     The program may be named in a line for a shell, which is one word, or by the image
     (`vllm/vllm-openai --model …`).
     """
-    words = [part for word in command for part in word.split()]
     of_image = program_of_image(image)
-    return any(
-        program is of_image
-        or any(program_name((word,)) in _names(program) or word in program.modules for word in words)
-        for program in PROGRAMS
-        if program.only_indices
-    )
+    programs = [program for program in PROGRAMS if program.only_indices]
+    begins = {begin.split()[0] for each in programs for begin in (*each.starts, *each.modules)}
+    words = [program_name((part,)) for word in command for part in word.split()]
+    return of_image in programs or not begins.isdisjoint(words)
 
 
 def program_of_image(image: str) -> Program | None:
@@ -120,10 +113,6 @@ def started_inside(container: ContainerCommand) -> tuple[tuple[str, ...], tuple[
     if program is None or not command or not command[0].startswith("-"):
         return (), command
     return tuple(program.starts[0].split()), command
-
-
-def _names(program: Program) -> set[str]:
-    return {start.split()[0] for start in program.starts}
 
 
 def numbered_inside(inner: Intent) -> Intent:

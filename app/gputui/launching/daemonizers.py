@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.launching.argument_vector import OptionTable, option_table, program_name, read_options
+from gputui.launching.argument_vector import OptionTable, program_name, read_options
 from gputui.launching.container_command import ENGINES, RUN, read_container
 from gputui.launching.wrappers import WRAPPERS, unwrap, wrappers
 
@@ -21,7 +21,7 @@ class _Daemonizer:
     unless: tuple[str, ...] = ()
 
 
-_AT = option_table(valued="f q t")
+_AT = OptionTable(valued="f q t")
 
 _DAEMONIZERS: dict[str, _Daemonizer] = {
     # screen(1). Its server closes all descriptors; an attached client has them until the session is detached.
@@ -29,9 +29,9 @@ _DAEMONIZERS: dict[str, _Daemonizer] = {
     # systemd-run(1): the service manager starts the command.
     "systemd-run": _Daemonizer(WRAPPERS["systemd-run"].options, unless=("scope", "version", "help")),
     # daemonize(1), start-stop-daemon(8): they close all descriptors.
-    "daemonize": _Daemonizer(option_table(valued="c e E o p l u")),
+    "daemonize": _Daemonizer(OptionTable(valued="c e E o p l u")),
     "start-stop-daemon": _Daemonizer(
-        option_table(
+        OptionTable(
             flags="background|b start|S stop|K",
             valued="exec|x pidfile|p name|n user|u group|g chuid|c chroot|r chdir|d startas|a nicelevel|N"
             " procsched|P iosched|I umask|k signal|s retry|R output|O notify-timeout ppid pid",

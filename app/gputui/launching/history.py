@@ -5,16 +5,18 @@ Values that look like secrets are not kept. `history_file.py` reads and writes t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from gputui.inventory.columns import Column
+from gputui.inventory.errors import WrongCallError
 from gputui.inventory.formatting import counted, duration, is_digits, printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.launch_options import AUTO, LaunchOptions
 from gputui.launching.secrets import is_secret, secret_word
 from gputui.launching.shell_words import command_line
 from gputui.vendors.registry import vendors
+from gputui.vendors.visibility import Environ
 
 MOST = 40
 """The most launches without a name that are kept."""
@@ -45,7 +47,7 @@ Launches = tuple[PastLaunch, ...]
 """The history, the last launch first."""
 
 
-class KeepError(ValueError):
+class KeepError(WrongCallError):
     """Launches cannot be saved, or the saved ones cannot be read; the message has cause and remedy."""
 
 
@@ -92,7 +94,7 @@ def again(each: PastLaunch) -> LaunchOptions:
     return replace(each.options, directory=each.where)
 
 
-def missing(each: PastLaunch, environ: Mapping[str, str]) -> str | None:
+def missing(each: PastLaunch, environ: Environ) -> str | None:
     """Return a sentence on withheld variables that are not set now either, None where all are set."""
     names = [name for name in each.withheld if name not in environ]
     return f"without {', '.join(names)}: it looks like a secret and is not saved" if names else None

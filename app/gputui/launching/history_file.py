@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +26,7 @@ from gputui.system.files import (
     state_folder,
     write_private,
 )
+from gputui.vendors.visibility import Environ
 
 SCHEMA = 1
 
@@ -33,7 +34,7 @@ _LARGEST = 4 << 20
 """The most bytes that are read and written: a command may have two million."""
 
 
-def load(environ: Mapping[str, str]) -> Launches:
+def load(environ: Environ) -> Launches:
     """Read the history, the last launch first; rows that are not launches are skipped.
 
     Raises KeepError where the file exists and cannot be read: the next launch would overwrite it.
@@ -76,7 +77,7 @@ def _launches(file: Path, data: bytes) -> Launches:
     return tuple(each for each_row in rows if (each := read_row(each_row)) is not None)
 
 
-def change(environ: Mapping[str, str], how: Callable[[Launches], Launches]) -> Launches:
+def change(environ: Environ, how: Callable[[Launches], Launches]) -> Launches:
     """Read the history, apply `how` to it, and write the result, under a lock.
 
     Raises KeepError; then nothing has changed.
@@ -101,7 +102,7 @@ def change(environ: Mapping[str, str], how: Callable[[Launches], Launches]) -> L
     return kept
 
 
-def remember(environ: Mapping[str, str], options: LaunchOptions, count: int, when: float) -> str | None:
+def remember(environ: Environ, options: LaunchOptions, count: int, when: float) -> str | None:
     """Save a launch on `count` devices, started here, as the last one.
 
     Returns why it cannot be saved, None when it was.

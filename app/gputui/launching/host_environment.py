@@ -10,12 +10,13 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import TypeVar
 
 from gputui.inventory.others_files import beginning, not_read, text_beginning
 from gputui.launching.wrappers import behind_env
+from gputui.vendors.visibility import Environ
 
 T = TypeVar("T")
 
@@ -37,6 +38,11 @@ _BESIDE = b'"$(dirname -- "$(realpath -- "$0")")"/'
 
 _NOT_BESIDE = ("env", "sh")
 """Programs in the first line of a script that are not its interpreter."""
+
+
+def below(directory: str | None, path: str) -> str:
+    """Return a path that a command names, for a command that starts in that directory; "./x" stays "./x"."""
+    return os.path.join(directory or "", path)  # noqa: PTH118
 
 
 class HostEnvironment:
@@ -69,7 +75,7 @@ class HostEnvironment:
         """Whether the path is a regular file."""
         return False
 
-    def program(self, name: str, environ: Mapping[str, str]) -> str | None:
+    def program(self, name: str, environ: Environ) -> str | None:
         """Return the path of a program, as a shell with that environment would find it."""
         return None
 
@@ -123,7 +129,7 @@ class ThisHost(HostEnvironment):
         except (OSError, ValueError):
             return False
 
-    def program(self, name: str, environ: Mapping[str, str]) -> str | None:
+    def program(self, name: str, environ: Environ) -> str | None:
         return shutil.which(name, path=environ.get("PATH"))
 
     def version(self, package: str, program: str) -> tuple[int, ...] | None:

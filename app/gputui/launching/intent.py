@@ -13,14 +13,15 @@ from typing import TypeVar
 
 from gputui.choosing.grouping import MAX_DEVICES, Grouping
 from gputui.choosing.named_devices import NONE
+from gputui.inventory.errors import RequestError
 from gputui.inventory.formatting import devices_text, is_digits, printable
 from gputui.inventory.light_dataclasses import dataclass, field, fields, replace
 from gputui.launching.host_environment import HostEnvironment
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Visibility
+from gputui.vendors.visibility import Environ, Visibility, with_changes
 
 
-class ContradictionError(ValueError):
+class ContradictionError(RequestError):
     """A call and its command ask for different devices. The message is one line that names both."""
 
 
@@ -42,7 +43,7 @@ class NamedDevices:
     listed: str
     firm: bool = True
     rewritable: bool = True
-    environ: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    environ: Environ = field(default_factory=dict, compare=False, repr=False)
     first: bool = field(default=False, compare=False)
     visible: bool = field(default=False, compare=False)
 
@@ -104,7 +105,6 @@ class Intent:
     all_devices   the words that give its program every device of the box, unless they are rewritten
     leaves        why its program sees other devices than the selected ones, unless it is confined to them
     unclaimed     the words that leave the lease on the devices (daemonizers.py), None for none
-    only_indices  the program that cannot read UUIDs in the vendor's variable, None where every program can
     trainer       whether a Python script that no launcher starts imports the Trainer of transformers
     warnings      warnings for the user, however the command is started
     doubt         the place that may set a list of devices whose value is not known, None for none; a confined
@@ -122,7 +122,6 @@ class Intent:
     excluded: NamedDevices | None = None
     all_devices: str | None = None
     unclaimed: str | None = None
-    only_indices: str | None = None
     trainer: bool = False
     warnings: tuple[str, ...] = ()
     doubt: str | None = None
@@ -245,7 +244,7 @@ class CommandContext:
                       known; None where no launcher starts it
     """
 
-    environ: Mapping[str, str]
+    environ: Environ
     host_environment: HostEnvironment
     vendors: tuple[Vendor, ...]
     directory: str | None = None
@@ -272,8 +271,7 @@ class CommandContext:
 
     def with_variables(self, variables: Mapping[str, str | None]) -> CommandContext:
         """Return the context of a command after a wrapper that sets these variables (None: unsets)."""
-        changed = {**self.environ, **variables}
-        environ = {name: value for name, value in changed.items() if value is not None}
+        environ = with_changes(self.environ, variables.items())
         return replace(self, environ=environ, typed=self.typed | variables.keys())
 
 

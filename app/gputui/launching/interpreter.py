@@ -5,10 +5,11 @@ This module looks programs up in PATH and reads their first lines; it starts no 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from gputui.inventory.light_dataclasses import dataclass
@@ -17,7 +18,8 @@ from gputui.launching.argument_vector import program_name, read_options
 from gputui.launching.host_environment import shebang
 from gputui.launching.launchers import recognised
 from gputui.launching.python_command import OPTIONS, is_python, read_python
-from gputui.launching.wrappers import assigned, unwrap, uv_starting_python, wrappers
+from gputui.launching.wrappers import WRAPPERS, assigned, unwrap, uv_starting_python, wrappers
+from gputui.vendors.visibility import Environ, with_changes
 
 _INLINE = re.compile(rb"^# /// script\s*$", re.MULTILINE)
 """The dependencies of a single script (PEP 723), for which uv makes a separate environment."""
@@ -40,7 +42,7 @@ class Interpreter:
 
 def interpreter(
     command: Sequence[str],
-    environ: Mapping[str, str],
+    environ: Environ,
     directory: str | None = None,
     python: str | None = None,
 ) -> Interpreter:
@@ -59,8 +61,8 @@ def interpreter(
     # `setsid` is left out: it may not wait for the script.
     calls = [call for call in wrappers(prefix) if call.name != "setsid"]
     prefix = tuple(word for call in calls for word in call.words)
-    own = {name: value for name, value in assigned(prefix) if value is not None}
-    path = own.get("PATH", path)
+    environ = with_changes(environ, assigned(prefix))
+    path = environ.get("PATH")
     if not inner:
         return _of_path(path, f"{command[0]} starts no command")
     launcher = recognised(inner)
@@ -68,7 +70,7 @@ def interpreter(
         entrypoint = launcher.entrypoint(inner)
         if entrypoint.kind == "program":
             # They start another command, which may have an interpreter of its own.
-            within = interpreter(entrypoint.words, {**environ, **own}, directory)
+            within = interpreter(entrypoint.words, environ, directory)
             return Interpreter((*prefix, *within.argv), within.doubt)
         if launcher.name == "mpirun":
             return Interpreter((*prefix, entrypoint.python or "python"))
@@ -77,7 +79,8 @@ def interpreter(
         # Its options decide what it can import (-I, -X dev); -i would make it wait for input.
         options = read_options(started.options, OPTIONS).without(("i",)).option_words
         return Interpreter((*prefix, started.interpreter, *options))
-    if any(call.chooses_environment for call in calls) and ("/" not in inner[0] or inner[0].endswith(".py")):
+    elsewhere = any(WRAPPERS[call.name].environment for call in calls)
+    if elsewhere and ("/" not in inner[0] or inner[0].endswith(".py")):
         return Interpreter((*prefix, "python"), _inline(inner[0], place))
     by_uv = uv_starting_python(inner)
     if by_uv is not None:
@@ -85,7 +88,7 @@ def interpreter(
         return Interpreter((*prefix, *by_uv[0], "python"), doubt)
     if program_name(inner) == "uv":
         return _of_path(path, f"{' '.join(inner[:2])} starts no command")
-    return _of_program(prefix, inner[0], {**environ, **own}, place, path)
+    return _of_program(prefix, inner[0], environ, place)
 
 
 def _of_path(path: str | None, doubt: str | None) -> Interpreter:
@@ -100,17 +103,15 @@ def _inline(word: str, place: Path) -> str | None:
     """Return why uv does not start this script in the project's environment; None where it does."""
     if not word.endswith(".py"):
         return None
-    head = _head(place / word, 1 << 16)
-    if head is None or not _INLINE.search(head):
-        return None
-    return f"{word} names its own dependencies, for which uv makes a separate environment"
+    with contextlib.suppress(OSError):
+        if _INLINE.search(beginning(place / word, 1 << 16)[0]):
+            return f"{word} names its own dependencies, for which uv makes a separate environment"
+    return None
 
 
-def _of_program(
-    prefix: tuple[str, ...], word: str, environ: Mapping[str, str], place: Path, path: str | None
-) -> Interpreter:
+def _of_program(prefix: tuple[str, ...], word: str, environ: Environ, place: Path) -> Interpreter:
     """Return the interpreter that the first line of a script names (torchrun, accelerate, ./train.py)."""
-    name = word.rsplit("/", 1)[-1]
+    name, path = word.rsplit("/", 1)[-1], environ.get("PATH")
     if name == "torchrun" and environ.get("PYTHON_EXEC"):
         # torchrun starts its workers with this program (torch/distributed/run.py).
         return Interpreter((*prefix, environ["PYTHON_EXEC"]))
@@ -126,10 +127,3 @@ def _of_program(
         return Interpreter((*prefix, str(beside)))
     kind = f"a script of {named[0]}" if named else "a program"
     return _of_path(path, f"which Python {name} ({kind}) starts is unknown")
-
-
-def _head(path: Path, most: int) -> bytes | None:
-    try:
-        return beginning(path, most)[0]
-    except OSError:
-        return None

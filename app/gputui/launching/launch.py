@@ -10,7 +10,7 @@ from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.launching.quoting import Quoting, assignment, change_directory, quote, quote_program
 from gputui.vendors.registry import vendor_named, vendor_of
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Changes
+from gputui.vendors.visibility import Changes, Environ, with_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +128,9 @@ class Launch:
         """The vendor whose variables select the visible devices."""
         return vendor_named(self.vendor_name) if self.vendor_name else vendor_of(self.devices)
 
-    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+    def environment(self, base: Environ) -> dict[str, str]:
         """A copy of `base` with the changes made."""
-        environment = dict(base)
-        for name, value in self.changes:
-            if value is None:
-                environment.pop(name, None)
-            else:
-                environment[name] = value
-        return environment
+        return with_changes(base, self.changes)
 
     @property
     def line(self) -> str:

@@ -58,20 +58,20 @@ class Option(NamedTuple):
     bare         the choice that the flag without a value means; "--no-…" then means the last choice
     """
 
-    name: str
     default: Any
     flag: str
     help: str
     label: str
     about: str
-    about_given: str | None
     unset: str
-    kind: Kind
-    metavar: str | None
-    choices: Callable[[], tuple[str, ...]]
-    applies: Callable[[LaunchOptions], bool]
-    read: Callable[[str], object]
-    bare: str | None
+    kind: Kind = "text"
+    metavar: str | None = None
+    choices: Callable[[], tuple[str, ...]] = tuple
+    applies: Callable[[LaunchOptions], bool] = lambda options: True
+    read: Callable[[str], object] = str
+    about_given: str | None = None
+    bare: str | None = None
+    name: str = ""
 
     def typed(self, text: str) -> Any:
         """Parse the text that a person has typed. Raises OptionError."""
@@ -115,38 +115,9 @@ class Option(NamedTuple):
         return (f"{self.flag}={text}",) if self.bare or text.startswith("-") else (self.flag, text)
 
 
-def option(
-    default: Any,
-    flag: str,
-    help: str,
-    label: str,
-    about: str,
-    unset: str,
-    kind: Kind = "text",
-    metavar: str | None = None,
-    choices: Callable[[], tuple[str, ...]] = tuple,
-    applies: Callable[[LaunchOptions], bool] = lambda options: True,
-    read: Callable[[str], object] = str,
-    about_given: str | None = None,
-    bare: str | None = None,
-) -> Any:
-    """Define a field of LaunchOptions that is a launch option; see `Option`."""
-    facts = {
-        "default": default,
-        "flag": flag,
-        "help": help,
-        "label": label,
-        "about": about,
-        "about_given": about_given,
-        "unset": unset,
-        "kind": kind,
-        "metavar": metavar,
-        "choices": choices,
-        "applies": applies,
-        "read": read,
-        "bare": bare,
-    }
-    return field(default=default, metadata={"option": facts})
+def option(facts: Option) -> Any:
+    """Define a field of LaunchOptions that is a launch option; its name is that of the field."""
+    return field(default=facts.default, metadata={"option": facts})
 
 
 def number_of(text: str) -> int:
@@ -230,129 +201,153 @@ class LaunchOptions:
 
     command: tuple[str, ...] = ()
     launcher: str = option(
-        AUTO,
-        "--launcher",
-        help="auto (default) recognises it from the command",
-        label="launcher",
-        about="recognised from the command",
-        about_given="selected; x: as recognised",
-        unset="{launcher}",
-        kind="choice",
-        choices=lambda: (AUTO, *LAUNCHER_NAMES),
+        Option(
+            AUTO,
+            "--launcher",
+            help="auto (default) recognises it from the command",
+            label="launcher",
+            about="recognised from the command",
+            about_given="selected; x: as recognised",
+            unset="{launcher}",
+            kind="choice",
+            choices=lambda: (AUTO, *LAUNCHER_NAMES),
+        )
     )
     processes: int | None = option(
-        None,
-        "--processes",
-        help="number of processes (default: one per device)",
-        label="processes",
-        about="{processes}",
-        unset="{started}",
-        kind="number",
-        metavar="N",
+        Option(
+            None,
+            "--processes",
+            help="number of processes (default: one per device)",
+            label="processes",
+            about="{processes}",
+            unset="{started}",
+            kind="number",
+            metavar="N",
+        )
     )
     python: str | None = option(
-        None,
-        "--python",
-        help="Python interpreter to start it with",
-        label="Python",
-        about="the interpreter",
-        unset="the command's own",
-        kind="path",
-        metavar="PY",
+        Option(
+            None,
+            "--python",
+            help="Python interpreter to start it with",
+            label="Python",
+            about="the interpreter",
+            unset="the command's own",
+            kind="path",
+            metavar="PY",
+        )
     )
     directory: str | None = option(
-        None,
-        "--directory",
-        help="directory to start it in",
-        label="directory",
-        about="where it starts",
-        unset="here",
-        kind="path",
-        metavar="DIR",
+        Option(
+            None,
+            "--directory",
+            help="directory to start it in",
+            label="directory",
+            about="where it starts",
+            unset="here",
+            kind="path",
+            metavar="DIR",
+        )
     )
     ids: Ids = option(
-        "index",
-        "--ids",
-        help="name the devices by index (default) or UUID",
-        label="devices by",
-        about="UUIDs stay the same",
-        unset="index",
-        kind="choice",
-        choices=lambda: ("index", "uuid"),
+        Option(
+            "index",
+            "--ids",
+            help="name the devices by index (default) or UUID",
+            label="devices by",
+            about="UUIDs stay the same",
+            unset="index",
+            kind="choice",
+            choices=lambda: ("index", "uuid"),
+        )
     )
     logs: str | None = option(
-        None,
-        "--logs",
-        help="write one log per rank to DIR, if the launcher can",
-        label="logs",
-        about="a folder: one log per rank",
-        unset="none",
-        kind="path",
-        metavar="DIR",
+        Option(
+            None,
+            "--logs",
+            help="write one log per rank to DIR, if the launcher can",
+            label="logs",
+            about="a folder: one log per rank",
+            unset="none",
+            kind="path",
+            metavar="DIR",
+        )
     )
     numa: bool = option(
-        False,
-        "--numa-binding",
-        help="bind processes to the CPUs near their devices (torchrun)",
-        label="NUMA binding",
-        about="runs on the CPUs near its device",
-        unset="off",
-        kind="switch",
+        Option(
+            False,
+            "--numa-binding",
+            help="bind processes to the CPUs near their devices (torchrun)",
+            label="NUMA binding",
+            about="runs on the CPUs near its device",
+            unset="off",
+            kind="switch",
+        )
     )
     nodes: int = option(
-        1,
-        "--nodes",
-        help="number of machines (torchrun)",
-        label="machines",
-        about="several only with torchrun",
-        unset="1",
-        kind="number",
-        metavar="N",
+        Option(
+            1,
+            "--nodes",
+            help="number of machines (torchrun)",
+            label="machines",
+            about="several only with torchrun",
+            unset="1",
+            kind="number",
+            metavar="N",
+        )
     )
     rendezvous: str | None = option(
-        None,
-        "--rendezvous",
-        help="the first of several machines (default port 29400)",
-        label="first machine",
-        about="its HOST[:PORT]",
-        unset="HOST",
-        metavar="HOST[:PORT]",
-        applies=lambda options: options.nodes > 1,
-        read=_rendezvous,
+        Option(
+            None,
+            "--rendezvous",
+            help="the first of several machines (default port 29400)",
+            label="first machine",
+            about="its HOST[:PORT]",
+            unset="HOST",
+            metavar="HOST[:PORT]",
+            applies=lambda options: options.nodes > 1,
+            read=_rendezvous,
+        )
     )
     confine: Confine | None = option(
-        None,
-        "--confine",
-        help="keep the command from opening other devices: always (without HOW), auto (if that is proved to"
-        " work here) or never (--no-confine); default: the setting `confine`",
-        label="confined",
-        about="it can open no other devices",
-        unset="from the settings",
-        kind="choice",
-        metavar="HOW",
-        choices=lambda: CONFINE,
-        bare="always",
+        Option(
+            None,
+            "--confine",
+            help="keep the command from opening other devices: always (without HOW), auto (if that is proved"
+            " to work here) or never (--no-confine); default: the setting `confine`",
+            label="confined",
+            about="it can open no other devices",
+            unset="from the settings",
+            kind="choice",
+            metavar="HOW",
+            choices=lambda: CONFINE,
+            bare="always",
+        )
     )
     time: str | None = option(
-        None,
-        "--time",
-        help="end the command after this time (90, 30m, 4h): SIGTERM, and SIGKILL ten seconds later",
-        label="time limit",
-        about="ends the command after this time",
-        unset="none",
-        metavar="TIME",
-        read=_time,
+        Option(
+            None,
+            "--time",
+            help="end the command after this time (90, 30m, 4h): SIGTERM, and SIGKILL ten seconds later",
+            label="time limit",
+            about="ends the command after this time",
+            unset="none",
+            metavar="TIME",
+            read=_time,
+        )
     )
     idle_release: str | None = option(
-        None,
-        "--idle-release",
-        help="stop the job, after a warning, when its devices have been idle for this time (30m, 2h); none:"
-        " never; default: the setting `idle_release`",
-        label="stop if idle",
-        about="a job idle for so long is stopped",
-        unset="from the settings",
-        metavar="TIME",
-        read=_idle_release,
+        Option(
+            None,
+            "--idle-release",
+            help="stop the job, after a warning, when its devices have been idle for this time (30m, 2h);"
+            " none: never; default: the setting `idle_release`",
+            label="stop if idle",
+            about="a job idle for so long is stopped",
+            unset="from the settings",
+            metavar="TIME",
+            read=_idle_release,
+        )
     )
     additions: tuple[tuple[str, str], ...] = ()
 
@@ -366,7 +361,7 @@ class LaunchOptions:
 def table() -> Mapping[str, Option]:
     """Every launch option by the name of its field, in the order of the launch page."""
     return {
-        each.name: Option(name=each.name, **each.metadata["option"])
+        each.name: each.metadata["option"]._replace(name=each.name)
         for each in fields(LaunchOptions)
         if "option" in each.metadata
     }

@@ -8,7 +8,7 @@ more than its options say.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable, size
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch_options import LaunchOptions
+from gputui.vendors.visibility import Environ
 
 if TYPE_CHECKING:
     from gputui.launching.training_words import Training
@@ -27,7 +28,7 @@ _NAMES_A_MODEL = re.compile(
 
 
 def memory_warning(
-    options: LaunchOptions, snapshot: Snapshot, devices: Sequence[Device], environ: Mapping[str, str]
+    options: LaunchOptions, snapshot: Snapshot, devices: Sequence[Device], environ: Environ
 ) -> str | None:
     """Return one sentence; None where the model fits, and where that is not known."""
     # The imports below take milliseconds.
@@ -50,7 +51,7 @@ def memory_warning(
     return _training_does_not_fit(model, training, snapshot, devices, min(known))
 
 
-def _model(name: str, environ: Mapping[str, str], directory: Path) -> Model | None:
+def _model(name: str, environ: Environ, directory: Path) -> Model | None:
     """Return the model by the closed form of its configuration; None where there is none, or its weights are
     packed."""
     from gputui.planning.closed_forms import closed_form

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.launching.argument_vector import write_options
 from gputui.launching.compose import launcher_of, started_by_another
 from gputui.launching.container_command import read_container
 from gputui.launching.exports.accelerate import section_of
@@ -116,7 +117,7 @@ def _with_config(command: tuple[str, ...], path: str, notes: list[str]) -> tuple
     given = accelerate.given(rest)
     decided = [option for option in given.options if _decided(option.name)]
     if decided:
-        words = " ".join(word for option in decided for word in option.words)
+        words = " ".join(write_options(decided))
         notes.append(f"left out, because the file decides it: {words}")
     kept = given.without({option.name for option in decided})
     # A path with a leading dash would be parsed as an option.

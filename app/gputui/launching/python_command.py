@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.launching.argument_vector import option_table, program_name, read_options
+from gputui.launching.argument_vector import OptionTable, program_name, read_options
 from gputui.launching.wrappers import uv_starting_module
 
-OPTIONS = option_table(
+OPTIONS = OptionTable(
     flags="b B d E h i I O P q R s S u v V x ? help help-all help-env help-xoptions version",
     valued="X W check-hash-based-pycs",
     last="m c",
@@ -56,22 +56,22 @@ def is_python(command: Sequence[str]) -> bool:
     return re.fullmatch(r"(python|pypy)([0-9]+(\.[0-9]+)*t?d?)?", program_name(command)) is not None
 
 
-_DEBUGPY = option_table(
+_DEBUGPY = OptionTable(
     flags="wait-for-client log-to-stderr disable-sys-remote-exec",
     valued="listen connect log-to parent-session-pid adapter-access-token pid",
     last="m c",
     unlisted="value",
 )
-_PROFILE = option_table(valued="outfile|o sort|s", last="module|m")
+_PROFILE = OptionTable(valued="outfile|o sort|s", last="module|m")
 
 _RUNNERS = {
     "debugpy": ((), _DEBUGPY),
     "cProfile": ((), _PROFILE),
     "profile": ((), _PROFILE),
-    "pdb": ((), option_table(valued="c command", last="m")),
+    "pdb": ((), OptionTable(valued="c command", last="m")),
     "coverage": (
         ("run",),
-        option_table(
+        OptionTable(
             flags="append|a branch parallel-mode|p pylib|L timid quiet|q",
             valued="concurrency context data-file include omit rcfile save-signal source",
             last="module|m",
@@ -79,7 +79,7 @@ _RUNNERS = {
     ),
     "memray": (
         ("run",),
-        option_table(
+        OptionTable(
             flags="live live-remote native follow-fork trace-python-allocators quiet|q verbose|v force|f"
             " aggregate compress-on-exit no-compress",
             valued="output|o live-port|p",
@@ -121,14 +121,16 @@ def words_of_start(
     command: Sequence[str], started: Started, starts: Sequence[str], modules: Sequence[str]
 ) -> int:
     """Return how many leading words of a command match one of these programs ("vllm serve") or modules
-    ("swift.cli.main sft"); 0 for another command. `started` is the program that the command starts."""
+    ("swift.cli.main pt|sft", either word); 0 for another command. `started` is the program that it starts."""
     # `uvx vllm@0.11 serve` names a version.
     name = started.module or (started.name or "").partition("@")[0]
     for begin in starts if started.module is None else modules:
         program, *following = begin.split()
         end = started.words + len(following)
-        if program == name and list(command[started.words : end]) == following:
-            return end
+        if program == name and len(command) >= end:
+            given = command[started.words : end]
+            if all(word in verbs.split("|") for word, verbs in zip(given, following, strict=True)):
+                return end
     return 0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.others_files import NotReadError, not_read, one_reading
-from gputui.launching.argument_vector import program_name
+from gputui.launching.argument_vector import program_name, write_options
 from gputui.launching.container_command import ContainerCommand, gives_devices, read_container
 from gputui.launching.container_launch import numbered_inside, started_inside
 from gputui.launching.daemonizers import daemonizer_in
@@ -30,7 +30,7 @@ from gputui.launching.started_script import started_script
 from gputui.launching.wrappers import assigned, handed_in, unwrap
 from gputui.vendors.registry import vendors
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Visibility
+from gputui.vendors.visibility import Environ, Visibility
 
 _DEEPEST = 4
 """The limit for following scripts that start each other."""
@@ -38,7 +38,7 @@ _DEEPEST = 4
 
 def read_intent(
     options: LaunchOptions,
-    environ: Mapping[str, str],
+    environ: Environ,
     host_environment: HostEnvironment | None = None,
     box: Sequence[Vendor] = (),
 ) -> Intent:
@@ -144,7 +144,7 @@ def _of_container(container: ContainerCommand, context: CommandContext) -> Inten
     said = Intent()
     if asked is not None:
         options = [o for o in container.options if any(gives_devices(o, v) for v in context.vendors)]
-        words = " ".join(word for option in options for word in option.words)
+        words = " ".join(write_options(options))
         if asked.count is not None and asked.count < 0:
             # Where the command can be rewritten, these become the selected devices.
             said = Intent(all_devices=words)

@@ -7,7 +7,6 @@ line, unless the kernel confines the command to its devices (confine.py).
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -15,7 +14,7 @@ from itertools import islice
 
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.others_files import NotReadError, go_on, not_read
-from gputui.launching.host_environment import HostEnvironment
+from gputui.launching.host_environment import HostEnvironment, below
 from gputui.launching.intent import (
     CommandContext,
     DeviceCount,
@@ -168,8 +167,9 @@ def context_of(command: StartedCommand, context: CommandContext) -> CommandConte
     if command.directory is None:
         # The directory is not known, so its files cannot be read.
         return replace(context, host_environment=HostEnvironment())
-    directory = os.path.join(context.directory or "", command.directory)  # noqa: PTH118 - as text
-    return replace(context, directory=directory) if command.directory else context
+    if not command.directory:
+        return context
+    return replace(context, directory=below(context.directory, command.directory))
 
 
 def _unknown_of_launcher(command: StartedCommand, context: CommandContext) -> str | None:

@@ -5,29 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gputui.launching.argument_vector import option_table, program_name, read_options
+from gputui.launching.argument_vector import OptionTable, program_name, read_options
 
-_BASH = option_table(flags="c", valued="o O rcfile init-file", signs="-+")
-_FISH = option_table(
+_BASH = OptionTable(flags="c", valued="o O rcfile init-file", signs="-+")
+_FISH = OptionTable(
     valued="command|c init-command|C debug|d debug-output|o profile profile-startup features|f"
 )
 _SHELLS = {**dict.fromkeys(("sh", "bash", "dash", "zsh", "ksh"), _BASH), "fish": _FISH}
-
-_LETTERS = {"errexit": "e", "nounset": "u", "noglob": "f", "allexport": "a", "noexec": "n", "login": "l"}
-"""Maps the long names of options to the equivalent letters."""
 
 
 class Shell(NamedTuple):
     """The command in one word, or the script; each None where there is none.
 
     arguments  the words after it
-    flags      the options of the shell itself, by letter or name: "e", "x", "posix"
     """
 
     command: str | None = None
     script: str | None = None
     arguments: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
 
 
 def shell_of(words: Sequence[str]) -> Shell | None:
@@ -39,13 +34,8 @@ def shell_of(words: Sequence[str]) -> Shell | None:
     if "command" in given:
         return Shell(command=given.get("command"), arguments=given.operands)
     following, arguments = next(iter(given.operands), None), given.operands[1:]
-    flags = tuple(
-        _LETTERS.get(name, name)
-        for option in given.options
-        if option.spelling.startswith("-")
-        for name in (option.values if option.name == "o" else (option.name,))
-    )
     # The command is the first word after all options: `bash -c -e 'COMMAND'`.
     if "c" in given:
-        return Shell(following or "", None, arguments, flags)
-    return Shell(None, following, arguments, flags)
+        return Shell(following or "", None, arguments)
+    # With -s, the shell reads standard input, and all words are arguments.
+    return Shell(None, None, given.operands) if "s" in given else Shell(None, following, arguments)

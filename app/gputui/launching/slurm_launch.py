@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gputui.inventory.errors import WrongCallError
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.exports.form import other_changes
 from gputui.launching.launch import Launch
@@ -22,7 +23,7 @@ from gputui.launching.scheduler_job import cores_of, devices_option, job_name, n
 _NAME = "--job-name="
 
 
-class SlurmError(ValueError):
+class SlurmError(WrongCallError):
     """Slurm cannot start the launch; the message gives the reason, and an alternative where there is one."""
 
 

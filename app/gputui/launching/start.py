@@ -7,7 +7,7 @@ import errno
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -18,6 +18,7 @@ from gputui.launching.launch import Launch
 from gputui.launching.shell_words import one_word_for_several
 from gputui.system import landlock, time_limit
 from gputui.system.ending_signals import noted_interrupts
+from gputui.vendors.visibility import Environ
 
 T = TypeVar("T")
 
@@ -64,7 +65,7 @@ def _told(program: str, directory: str | None = None) -> Iterator[None]:
         raise StartError(f"cannot start {program!r}: {error}", CANNOT_START) from None
 
 
-def _or_by_shell(start: Callable[[list[str]], T], words: Sequence[str], environment: Mapping[str, str]) -> T:
+def _or_by_shell(start: Callable[[list[str]], T], words: Sequence[str], environment: Environ) -> T:
     """The result of `start`; a text file without "#!" is started by sh, as every shell does."""
     try:
         return start([*words])
@@ -91,7 +92,7 @@ def line_in_one_word(command: Sequence[str], directory: str | None) -> str | Non
     return no_program(word)
 
 
-def missing_program(launch: Launch, environ: Mapping[str, str]) -> str | None:
+def missing_program(launch: Launch, environ: Environ) -> str | None:
     """The reason that a launch cannot start, as a sentence; None where none is known."""
     try:
         look_ahead(launch, environ)
@@ -100,7 +101,7 @@ def missing_program(launch: Launch, environ: Mapping[str, str]) -> str | None:
     return None
 
 
-def look_ahead(launch: Launch, environ: Mapping[str, str]) -> None:
+def look_ahead(launch: Launch, environ: Environ) -> None:
     """Raise the StartError of a launch whose directory or program does not exist or may not be used.
 
     Causes that only a start reveals (a script's missing interpreter) are not found.
@@ -123,7 +124,7 @@ def look_ahead(launch: Launch, environ: Mapping[str, str]) -> None:
 
 def run_child(
     launch: Launch,
-    environ: Mapping[str, str],
+    environ: Environ,
     pass_fds: Sequence[int] = (),
     outputs: tuple[int | None, int | None] = (None, None),
 ) -> int:
@@ -145,7 +146,7 @@ def run_child(
 
 def _status_of(
     words: Sequence[str],
-    environment: Mapping[str, str],
+    environment: Environ,
     launch: Launch,
     pass_fds: Sequence[int],
     outputs: tuple[int | None, int | None],
@@ -187,7 +188,7 @@ def _status_of(
         raise
 
 
-def replace_process(launch: Launch, environ: Mapping[str, str]) -> NoReturn:
+def replace_process(launch: Launch, environ: Environ) -> NoReturn:
     """Become `launch`, with its changes to `environ`. Raises StartError when that fails."""
     launch = launch.started
     environment, program = launch.environment(environ), launch.argv[0]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from typing import Literal
 
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.launching.argument_vector import program_name
-from gputui.launching.host_environment import HostEnvironment
+from gputui.launching.host_environment import HostEnvironment, below
 from gputui.launching.launchers import recognised
 from gputui.launching.launchers.entrypoint import Entrypoint
 from gputui.launching.python_command import is_python, read_python
@@ -84,10 +83,6 @@ def launcher_words(command: Sequence[str]) -> int:
     return len(command) - len(launcher.entrypoint(inner).words)
 
 
-def _joined(directory: str | None, path: str) -> str:
-    return os.path.join(directory or "", path)  # noqa: PTH118 - "./x" stays "./x"
-
-
 def _shell(
     command: Sequence[str], host_environment: HostEnvironment, directory: str | None
 ) -> StartedScript | None:
@@ -97,9 +92,9 @@ def _shell(
     if shell.command is not None:
         # The first word after the command is $0.
         return StartedScript("shell", f"{name} -c", shell.command, True, shell.arguments[1:])
-    if shell.script is None or shell.script == "-" or "s" in shell.flags:
+    if shell.script is None or shell.script == "-":
         return None
-    beginning = host_environment.beginning(_joined(directory, shell.script), MOST)
+    beginning = host_environment.beginning(below(directory, shell.script), MOST)
     return beginning and StartedScript("shell", shell.script, *beginning, shell.arguments)
 
 
@@ -107,7 +102,7 @@ def _by_first_line(
     command: Sequence[str], host_environment: HostEnvironment, directory: str | None
 ) -> StartedScript | None:
     """Return the script for `./train.sh`, whose first line names a shell, or Python."""
-    words = host_environment.interpreter(_joined(directory, command[0])) if "/" in command[0] else None
+    words = host_environment.interpreter(below(directory, command[0])) if "/" in command[0] else None
     if words is None:
         return None
     if is_python(words):
@@ -128,7 +123,7 @@ def _python(
         path = name.replace(".", "/")
         names = [f"{path}.py", f"{path}/__main__.py"]
     for each in names:
-        beginning = host_environment.beginning(_joined(directory, each), MOST)
+        beginning = host_environment.beginning(below(directory, each), MOST)
         if beginning is not None:
             return StartedScript("python", each, *beginning, tuple(arguments))
     return None

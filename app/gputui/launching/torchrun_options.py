@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gputui.launching.argument_vector import option_table
+from gputui.launching.argument_vector import OptionTable
 
-TORCHRUN = option_table(
+TORCHRUN = OptionTable(
     flags="standalone no-python run-path module|m virtual-local-rank use-env help|h",
     valued="nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf max-restarts monitor-interval"
     " start-method event-log-handler role log-dir redirects|r tee|t local-ranks-filter"

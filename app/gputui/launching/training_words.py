@@ -9,7 +9,6 @@ LLaMA-Factory, swift, torchtune and `accelerate launch`. No value is guessed: an
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -21,7 +20,7 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.others_files import NotReadError, go_on, not_read, one_reading
 from gputui.launching.argument_vector import likely_options, program_name, whole_number
 from gputui.launching.container_command import read_container
-from gputui.launching.host_environment import HostEnvironment, ThisHost
+from gputui.launching.host_environment import HostEnvironment, ThisHost, below
 from gputui.launching.intent import CommandContext
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers import recognised
@@ -37,6 +36,7 @@ from gputui.launching.shells import shell_of
 from gputui.launching.started_script import started_script
 from gputui.launching.wrappers import unwrap
 from gputui.vendors.registry import vendors
+from gputui.vendors.visibility import Environ
 
 if TYPE_CHECKING:
     from gputui.launching.programs.program import Program
@@ -205,7 +205,7 @@ _MOST_COMMANDS = 64
 
 def training_of(
     options: LaunchOptions,
-    environ: Mapping[str, str],
+    environ: Environ,
     host_environment: HostEnvironment | None = None,
 ) -> Training:
     """Return the training parameters of the command of launch options. Reads its script and the configuration
@@ -355,7 +355,7 @@ class _Said:
         ]
         found: dict[str, object] = {}
         for name in (*plain[:1], self._line.get("config", "")):
-            path = os.path.join(context.directory or "", name)  # noqa: PTH118 - as text
+            path = below(context.directory, name)
             if _FILE.fullmatch(name):
                 values = read_mapping(path, context)
                 if name == self._line.get("config") and not context.host_environment.is_file(path):
@@ -365,7 +365,7 @@ class _Said:
             name = self._line.get(option, "")
             if not (name.endswith(".json") or name.startswith("{")):
                 continue
-            path = os.path.join(context.directory or "", name)  # noqa: PTH118 - as text
+            path = below(context.directory, name)
             text = name if name.startswith("{") else context.host_environment.text(path)
             if text is None:
                 not_read(printable(name[:80]), "it is no file")

@@ -15,12 +15,11 @@ from gputui.inventory.others_files import go_on
 from gputui.launching.argument_vector import (
     Option,
     OptionTable,
-    option_table,
     program_name,
     read_options,
 )
 from gputui.launching.shell_words import Assignments, assignments
-from gputui.vendors.visibility import Changes
+from gputui.vendors.visibility import Changes, Environ, with_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class _Wrapper:
     verbs        the subcommands that run a command (`uv tool run`)
     assigns      whether `NAME=value` words may precede the command
     itself       the options with which it starts an interpreter or a shell's line itself, and no command
-    environment  whether it chooses the Python environment of the command
+    environment  whether it chooses the Python environment of the command, which is not looked up in our PATH
     sets         the option that sets variables of the command
     drops        the options with which it may not pass our variables on, or may replace them
     always       whether it may do so without an option
@@ -55,7 +54,7 @@ class _Wrapper:
 _UV_STARTS_PYTHON = ("module", "script", "gui-script")
 """Options of `uv run` with which uv itself starts the interpreter: no command follows."""
 
-_UV = option_table(
+_UV = OptionTable(
     flags="module|m script|s gui-script",
     valued="extra no-extra group no-group only-group no-editable-package env-file with|w with-editable"
     " with-requirements package python|p python-platform index default-index index-url|i extra-index-url"
@@ -67,7 +66,7 @@ _UV = option_table(
 )
 """Source: `uv run --help` of 0.13."""
 
-_UVX = option_table(
+_UVX = OptionTable(
     valued="from with|w with-editable with-requirements constraints|constraint|c build-constraints|b"
     " overrides env-file python-platform torch-backend index default-index index-url|i extra-index-url"
     " find-links|f index-strategy keyring-provider upgrade-package|P upgrade-group resolution prerelease"
@@ -78,9 +77,9 @@ _UVX = option_table(
 )
 """Source: `uvx --help` of 0.13."""
 
-_ENV = option_table(flags="ignore-environment|i|-", valued="unset|u chdir|C", last="split-string|S")
+_ENV = OptionTable(flags="ignore-environment|i|-", valued="unset|u chdir|C", last="split-string|S")
 
-_APPTAINER = option_table(
+_APPTAINER = OptionTable(
     flags="cleanenv|e contain|c containall|C compat nv rocm fakeroot|f pid|p no-pid ipc|i net|n uts userns|u"
     " writable|w",
     valued="app bind|B mount home|H overlay|o scratch|S workdir|W shell|s cwd pwd hostname network"
@@ -91,12 +90,12 @@ _APPTAINER = option_table(
 )
 """Source: cmd/internal/cli/action_flags.go of Apptainer 1.4; SingularityCE has the same options."""
 
-_NSYS = option_table(
+_NSYS = OptionTable(
     flags="help|h", valued="inherit-environment|n env-var|e output|o trace|t", unlisted="value"
 )
 """Every option of `nsys profile` has a value (User Guide, "CLI Profile Command Switch Options")."""
 
-_NCU = option_table(
+_NCU = OptionTable(
     flags="help|h version|v nvtx call-stack csv force-overwrite|f verbose quiet list-sets list-sections"
     " list-rules list-metrics list-chips query-metrics print-details-all disable-extra-suffixes fp",
     unlisted="value",
@@ -144,21 +143,21 @@ _ONE_OPERAND = {
 
 WRAPPERS: dict[str, _Wrapper] = {
     **{
-        name: _Wrapper(option_table(valued=valued), verbs=("run",), environment=True)
+        name: _Wrapper(OptionTable(valued=valued), verbs=("run",), environment=True)
         for name, valued in _ENVIRONMENTS.items()
     },
-    **{name: _Wrapper(option_table(valued=valued)) for name, valued in _PLAIN.items()},
-    **{name: _Wrapper(option_table(valued=valued), operands=1) for name, valued in _ONE_OPERAND.items()},
+    **{name: _Wrapper(OptionTable(valued=valued)) for name, valued in _PLAIN.items()},
+    **{name: _Wrapper(OptionTable(valued=valued), operands=1) for name, valued in _ONE_OPERAND.items()},
     "uv": _Wrapper(_UV, verbs=("run", "tool run"), itself=_UV_STARTS_PYTHON, environment=True),
     "uvx": _Wrapper(_UVX, environment=True),
-    "pyenv": _Wrapper(option_table(), verbs=("exec",), environment=True),
+    "pyenv": _Wrapper(OptionTable(), verbs=("exec",), environment=True),
     "hatch": _Wrapper(
-        option_table(valued="env|e project|p data-dir cache-dir config"),
+        OptionTable(valued="env|e project|p data-dir cache-dir config"),
         verbs=("run", "env run"),
         environment=True,
     ),
     "tox": _Wrapper(
-        option_table(
+        OptionTable(
             valued="e conf|c workdir root override|x skip-env result-json hash-seed discover installpkg"
             " runner",
             letters=False,
@@ -169,7 +168,7 @@ WRAPPERS: dict[str, _Wrapper] = {
         always=True,
     ),
     "pixi": _Wrapper(
-        option_table(
+        OptionTable(
             valued="environment|e manifest-path|m platform|p config-file auth-file concurrent-downloads"
             " concurrent-solves pinning-strategy pypi-keyring-provider tls-root-certs color",
         ),
@@ -185,7 +184,7 @@ WRAPPERS: dict[str, _Wrapper] = {
         drops=("ignore-environment",),
     ),
     "sudo": _Wrapper(
-        option_table(
+        OptionTable(
             flags="preserve-env|E",
             valued="user|u group|g host|h prompt|p close-from|C role|r type|t command-timeout|T other-user|U"
             " chdir|D chroot|R",
@@ -193,9 +192,9 @@ WRAPPERS: dict[str, _Wrapper] = {
         assigns=True,
         always=True,
     ),
-    "doas": _Wrapper(option_table(valued="u C"), always=True),
+    "doas": _Wrapper(OptionTable(valued="u C"), always=True),
     "systemd-run": _Wrapper(
-        option_table(
+        OptionTable(
             flags="scope version help",
             valued="property|p unit|u slice setenv|E host|H machine|M description uid gid nice"
             " working-directory service-type",
@@ -219,25 +218,25 @@ WRAPPERS: dict[str, _Wrapper] = {
     "nsys": _Wrapper(_NSYS, verbs=("profile", "launch"), sets="env-var", drops=("inherit-environment",)),
     "ncu": _Wrapper(_NCU),
     "strace": _Wrapper(
-        option_table(valued="trace|e output|o env|E user|u string-limit|s a b I O P S U X"), sets="env"
+        OptionTable(valued="trace|e output|o env|E user|u string-limit|s a b I O P S U X"), sets="env"
     ),
     "perf": _Wrapper(
-        option_table(
+        OptionTable(
             valued="event|e output|o freq|F count|c call-graph cpu|C repeat|r delay|D interval-print|I"
         ),
         verbs=("stat", "record", "trace"),
     ),
-    "py-spy": _Wrapper(option_table(valued="output|o format|f duration|d rate|r"), verbs=("record", "top")),
-    "dotenv": _Wrapper(option_table(valued="file|f quote|q export|e"), verbs=("run",), always=True),
-    "direnv": _Wrapper(option_table(), operands=1, verbs=("exec",), always=True),
+    "py-spy": _Wrapper(OptionTable(valued="output|o format|f duration|d rate|r"), verbs=("record", "top")),
+    "dotenv": _Wrapper(OptionTable(valued="file|f quote|q export|e"), verbs=("run",), always=True),
+    "direnv": _Wrapper(OptionTable(), operands=1, verbs=("exec",), always=True),
     "setpriv": _Wrapper(
-        option_table(
+        OptionTable(
             valued="ruid euid reuid rgid egid regid groups inh-caps ambient-caps bounding-set securebits"
             " pdeathsig ptracer selinux-label apparmor-profile landlock-access landlock-rule seccomp-filter"
         ),
         drops=("reset-env",),
     ),
-    "screen": _Wrapper(option_table(valued="S c e h p s t T Logfile"), never=("r", "x", "X", "R", "ls")),
+    "screen": _Wrapper(OptionTable(valued="S c e h p s t T Logfile"), never=("r", "x", "X", "R", "ls")),
 }
 
 
@@ -259,11 +258,6 @@ class WrapperCall:
 
     def has(self, name: str) -> bool:
         return any(option.name == name for option in self.options)
-
-    @property
-    def chooses_environment(self) -> bool:
-        """Whether the program after it is looked up in a separate environment, not in our PATH."""
-        return WRAPPERS[self.name].environment
 
 
 def unwrap(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -304,8 +298,7 @@ def assigned(prefix: Sequence[str]) -> Changes:
     """Return the variables that the wrappers before a command set (None: unset)."""
     found: list[tuple[str, str | None]] = []
     for call in wrappers(prefix):
-        before = {name: value for name, value in found if value is not None}
-        found += handed_in(call.words, before).items()
+        found += handed_in(call.words, with_changes({}, found)).items()
         for option in call.options:
             if call.name == "env" and option.name == "unset":
                 found.append((option.value, None))
@@ -315,7 +308,7 @@ def assigned(prefix: Sequence[str]) -> Changes:
     return tuple(found)
 
 
-def handed_in(prefix: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+def handed_in(prefix: Sequence[str], environ: Environ) -> dict[str, str]:
     """Return the variables that wrappers pass to the command under other names: Apptainer's APPTAINERENV_NAME
     becomes NAME."""
     return {
@@ -336,21 +329,17 @@ def _listed_assignments(value: str) -> tuple[str, ...]:
 
 
 def with_variables(
-    prefix: Sequence[str], changes: Sequence[tuple[str, str | None]], environ: Mapping[str, str]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    prefix: Sequence[str], changes: Sequence[tuple[str, str | None]], environ: Environ
+) -> tuple[tuple[str, ...], Changes]:
     """Return the wrappers changed so that the command gets these changes to `environ` (None: the variable
-    must not be set), and the replaced assignments as NAME=VALUE.
+    must not be set), and the replaced assignments.
 
     An assignment of `env` is replaced in place. After any other wrapper that sets one of these variables, may
     set it from a file, or does not pass our variables on, `env` sets them again.
     """
     wanted = dict(changes)
     before = [*handed_in(prefix, environ).items(), *assigned(prefix)]
-    replaced = tuple(
-        f"-u {name}" if value is None else f"{name}={value}"
-        for name, value in before
-        if name in wanted and value != wanted[name]
-    )
+    replaced = tuple((name, value) for name, value in before if name in wanted and value != wanted[name])
     written = _with_assignments(prefix, wanted)
     left = {**handed_in(written, environ), **dict(assigned(written))}
     if any(left[name] != wanted[name] for name in wanted.keys() & left.keys()) or (

@@ -69,8 +69,9 @@ class Picked(Sequence["Device"]):
     @property
     def env(self) -> dict[str, str]:
         """A copy of `os.environ` with these variables: `subprocess.run(…, env=picked.env)`."""
-        changed = {**os.environ, **self.variables}
-        return {name: value for name, value in changed.items() if value is not None}
+        from gputui.vendors.visibility import with_changes
+
+        return with_changes(os.environ, self.variables.items())
 
     def document(self) -> Json:
         """Return the document of `gputui pick --json` as JSON-ready values."""
@@ -117,9 +118,8 @@ class Held(Picked):
         """
         import subprocess
 
-        from gputui.allocating.errors import RequestError
         from gputui.inventory.job import Trouble
-        from gputui.launching.confine import CannotConfineError, confined
+        from gputui.launching.confine import confined
         from gputui.launching.intent import Intent
         from gputui.launching.launch import Launch
         from gputui.launching.start import cannot_start
@@ -132,11 +132,8 @@ class Held(Picked):
             changes = self._allocation._replace(devices=tuple(devices)).changes(base)
             return Launch(words, tuple(changes), devices=tuple(devices))
 
-        try:
-            snapshot = self._allocation.snapshot
-            launch = confined(self.devices, made, Intent(), snapshot, base, self._confine).started
-        except CannotConfineError as error:
-            raise RequestError(str(error)) from None
+        snapshot = self._allocation.snapshot
+        launch = confined(self.devices, made, Intent(), snapshot, base, self._confine).started
         how["pass_fds"] = (*how.get("pass_fds", ()), *self.pass_fds)
 
         def start() -> subprocess.Popen[Any]:
@@ -286,12 +283,11 @@ def allocated(
 @contextmanager
 def held(allocation: Allocation) -> Iterator[None]:
     """Show the leased devices as held by this process, and release them at the end."""
-    from gputui.library.source import forget_held, note_held
+    from gputui.library.source import shown_as_held
 
     keys = () if allocation.lease is None else allocation.lease.keys
-    note_held(keys, allocation.request.purpose)
-    try:
-        yield
-    finally:
-        allocation.release()
-        forget_held(keys)
+    with shown_as_held(keys, allocation.request.purpose):
+        try:
+            yield
+        finally:
+            allocation.release()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 if TYPE_CHECKING:
     from typing_extensions import TypedDict, Unpack
@@ -148,7 +148,8 @@ def launch(
         raise TypeError("the command is a sequence of words: shlex.split makes them from a string")
     if n is not None and devices is not None:
         raise RequestError("n and devices: give either the number or the devices, not both")
-    options = options_of(command, launcher, processes, python, directory, time, env, confine)
+    how = {"launcher": launcher, "processes": processes, "python": python, "confine": confine}
+    options = options_of(command, env, directory, time, **how)
     asked = LaunchRequest(
         options,
         replace(
@@ -223,21 +224,18 @@ def launched(
 
 def options_of(
     command: Sequence[str],
-    launcher: str = "auto",
-    processes: int | None = None,
-    python: str | None = None,
+    env: Mapping[str, str] | None = None,
     directory: File | None = None,
     time: float | str | None = None,
-    env: Mapping[str, str] | None = None,
-    confine: Confine | None = None,
+    **given: Any,
 ) -> LaunchOptions:
-    """Return the launch options. Raises RequestError for an invalid value."""
+    """Return the launch options; `given` are those that need no conversion. Raises RequestError for an
+    invalid value."""
     from gputui.allocating.errors import RequestError
     from gputui.launching.launch_options import LaunchOptions, OptionError, table
 
     if not command:
         raise RequestError("no command")
-    given = {"launcher": launcher, "processes": processes, "python": python, "confine": confine}
     given["time"] = None if time is None else str(time)
     given["directory"] = None if directory is None else os.fspath(directory)
     known = table()
@@ -247,4 +245,4 @@ def options_of(
                 known[name].typed(str(value))
         except OptionError as error:
             raise RequestError(f"{name}: {error}") from None
-    return LaunchOptions(tuple(command), additions=tuple((env or {}).items()), **given)  # type: ignore[arg-type]
+    return LaunchOptions(tuple(command), additions=tuple((env or {}).items()), **given)

@@ -26,17 +26,17 @@ _held: dict[str, Claim] = {}
 """The claims that `hold` and `launch` hold now in this process, by `Device.key`."""
 
 
-def note_held(keys: Collection[str], purpose: str) -> None:
+@contextmanager
+def shown_as_held(keys: Collection[str], purpose: str) -> Iterator[None]:
     """Show these devices as claimed to this process, too."""
     since = time.time()
     for key in keys:
         _held[key] = Claim(key, own_name(), since, purpose, os.getpid(), own=True)
-
-
-def forget_held(keys: Collection[str]) -> None:
-    """Stop showing these devices as claimed."""
-    for key in keys:
-        _held.pop(key, None)
+    try:
+        yield
+    finally:
+        for key in keys:
+            _held.pop(key, None)
 
 
 class _ForThreads:

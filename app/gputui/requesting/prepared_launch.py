@@ -6,7 +6,7 @@ person selects the devices, only makes the launch here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from gputui.allocating.allocation import Allocation
 from gputui.allocating.allocator import Approve
@@ -14,14 +14,14 @@ from gputui.allocating.errors import RequestError
 from gputui.allocating.request import CommandList, Request
 from gputui.allocating.settings import Settings
 from gputui.choosing.links import weakest
-from gputui.choosing.named_devices import NONE, NamingError, entries_of
+from gputui.choosing.named_devices import NONE, entries_of
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.compose import compose, refusal
 from gputui.launching.daemonizers import refusal_of
 from gputui.launching.environment_hints import THREADS, threads_near
 from gputui.launching.host_environment import HostEnvironment, ThisHost
-from gputui.launching.intent import Asked, ContradictionError, Intent, settle
+from gputui.launching.intent import Asked, Intent, settle
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Meeting
 from gputui.launching.read_intent import read_intent
@@ -31,7 +31,7 @@ from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.source import Want
 from gputui.vendors.registry import order_to_read, vendor_of, vendors_here, vendors_of
 from gputui.vendors.vendor import Vendor, renumbered
-from gputui.vendors.visibility import Confine
+from gputui.vendors.visibility import Confine, Environ
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class PreparedLaunch(CommandRead):
 
     request: Request
 
-    def approve(self, environ: Mapping[str, str], claims: bool = True) -> Approve:
+    def approve(self, environ: Environ, claims: bool = True) -> Approve:
         """The check that refuses devices on which the command cannot be started: because it would use other,
         unclaimed devices, or would go on without the claim (where the call `claims`), or for another reason.
 
@@ -83,7 +83,7 @@ class PreparedLaunch(CommandRead):
     def launch(
         self,
         allocation: Allocation,
-        environ: Mapping[str, str],
+        environ: Environ,
         meeting: Meeting | None = None,
         prove: bool = True,
         again: bool = False,
@@ -115,14 +115,9 @@ class PreparedLaunch(CommandRead):
         if self.confine == "never":
             launch = made(devices, intent)
         else:
-            from gputui.launching.confine import CannotConfineError, confined
+            from gputui.launching.confine import confined
 
-            try:
-                launch = confined(
-                    devices, made, intent, snapshot, environ, self.confine, prove, again, asking
-                )
-            except CannotConfineError as error:
-                raise RequestError(str(error)) from None
+            launch = confined(devices, made, intent, snapshot, environ, self.confine, prove, again, asking)
             if launch.inside is None and intent.counted_inside is not None and launch.refusal is not None:
                 # The devices were chosen on the assumption that the launch would be confined.
                 why = launch.unconfined or "there are no other devices"
@@ -136,7 +131,7 @@ def how_confined(options: LaunchOptions, settings: Settings, here: bool = True) 
     return options.confine or settings.confine if here else "never"
 
 
-def read_command(asked: LaunchRequest, environ: Mapping[str, str], confine: Confine) -> CommandRead:
+def read_command(asked: LaunchRequest, environ: Environ, confine: Confine) -> CommandRead:
     """Read the command's intent about devices, adjusted for the confinement that is expected."""
     intent = read_intent(asked.options, environ)
     if confine != "never" and intent.devices is not None:
@@ -160,13 +155,10 @@ def prepare(
     """
     asked, intent = read.asked, read.intent
     devices = asked.devices
-    try:
-        if devices.names is not None:
-            # A list with an empty entry is wrong, whatever the command says.
-            entries_of(devices.names)
-        settled = settle(Asked(devices.count, devices.names, devices.group), intent, devices.force)
-    except (ContradictionError, NamingError) as error:
-        raise RequestError(str(error)) from None
+    if devices.names is not None:
+        # A list with an empty entry is wrong, whatever the command says.
+        entries_of(devices.names)
+    settled = settle(Asked(devices.count, devices.names, devices.group), intent, devices.force)
     default = intent.devices if settled.names is not None else intent.count
     if devices.names is None and devices.count is None and default is not None and not default.firm:
         option = f"--gpus {settled.names}" if settled.names is not None else f"-n {settled.count}"

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple, cast
 
 from gputui.inventory.device import Device
+from gputui.inventory.errors import RequestError
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Want
 from gputui.system.root import HERE, Root
@@ -52,7 +53,7 @@ _SIGNS = {
 without a row). A recorded machine may lack the files: there each vendor's source looks for itself."""
 
 
-class MixedVendorsError(ValueError):
+class MixedVendorsError(RequestError):
     """Devices of several vendors were given to one command. The message is one line."""
 
 

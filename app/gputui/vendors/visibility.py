@@ -7,7 +7,7 @@ here, for example, an entry that names no device ends the list.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Literal
 
@@ -31,8 +31,18 @@ CONFINE: tuple[Confine, ...] = ("auto", "always", "never")
 CONFINED = "GPUTUI_CONFINED"
 """The variable that marks a program as confined: a gputui inside counts devices as the driver does."""
 
+Environ = Mapping[str, str]
+"""An environment: the values of its variables."""
+
 Changes = tuple[tuple[str, str | None], ...]
-"""Environment variables and their values, in display order; None unsets a variable."""
+"""Changes to an environment in display order; None unsets a variable."""
+
+
+def with_changes(
+    environ: Mapping[str, str | None], changes: Iterable[tuple[str, str | None]]
+) -> dict[str, str]:
+    """Return the environment with the changes made."""
+    return {name: value for name, value in {**environ, **dict(changes)}.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)

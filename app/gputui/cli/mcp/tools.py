@@ -39,8 +39,6 @@ _SLICE = 2.0
 class GoneError(GputuiError):
     """The client has left, or has cancelled the call: nobody reads what is raised."""
 
-    code, status = "interrupted", 130
-
 
 class Call(Quiet):
     """One call of a tool: the client that calls, and the function that reports progress to it. `gone` is set

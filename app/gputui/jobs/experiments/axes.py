@@ -41,23 +41,16 @@ class AxisError(RequestError, ValueError):
     """The typed text names nothing that can be varied; the message is one line with the reason."""
 
 
-class TooManyTasksError(AxisError):
-    """There are more variants than an experiment can have."""
-
-    def __init__(self) -> None:
-        super().__init__(f"more than {MOST_TASKS} tasks")
-
-
 def check_number(tasks: int) -> None:
-    """Raise TooManyTasksError for more variants than an experiment can have."""
+    """Raise AxisError for more variants than an experiment can have."""
     if tasks > MOST_TASKS:
-        raise TooManyTasksError
+        raise AxisError(f"more than {MOST_TASKS} tasks")
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One varied thing: `key` is its name within its kind, and `values` are in the order in which they were
-    typed. `place` is the index of a word with braces in the command."""
+    """One varied thing: `key` is its name within its kind, and its heading in a table; `values` are in the
+    order in which they were typed. `place` is the index of a word with braces in the command."""
 
     kind: Kind
     key: Words
@@ -79,11 +72,6 @@ class Axis:
     def told(self, value: str) -> str:
         """A value in a table: that of a word with braces without its option."""
         return value.removeprefix(f"{self.key}=") if self.kind == "braces" else value
-
-    @property
-    def heading(self) -> str:
-        """The heading of the axis in a table."""
-        return self.key
 
 
 Setting = tuple[Axis, str]
@@ -160,7 +148,7 @@ def left_out(texts: Sequence[str], combinations: Sequence[tuple[Setting, ...]]) 
     beginnings = [
         (f"{name}=", place)
         for place, (axis, _) in enumerate(combinations[0])
-        for name in (axis.name, axis.heading)
+        for name in (axis.name, axis.key)
     ]
     for text in texts:
         wanted: dict[int, str] = {}
@@ -180,11 +168,6 @@ def left_out(texts: Sequence[str], combinations: Sequence[tuple[Setting, ...]]) 
             raise AxisError(f"--except {text!r} leaves nothing out: there is no such combination")
         found |= alike
     return found
-
-
-def label(settings: Sequence[tuple[str, str]]) -> str:
-    """Describe a variant in a few words, by the headings of its axes: "launcher=torchrun --bf16=on"."""
-    return " ".join(f"{heading}={value}" for heading, value in settings)
 
 
 def varied_command(command: Sequence[str], settings: Sequence[Setting]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ _NOT_WITHIN = re.compile(r"""[\s"']""")
 
 
 def expanded(words: Sequence[str]) -> list[Axis]:
-    """Return an axis for each word with braces. Raises TooManyTasksError.
+    """Return an axis for each word with braces. Raises AxisError for too many of them.
 
     Its key is the heading of the word: the option that the word belongs to, or else the word itself.
     """
@@ -46,7 +46,7 @@ def _heading(words: Sequence[str], place: int, values: Sequence[str]) -> str:
 def alternatives(word: str) -> list[str]:
     """Expand the braces of a word, in bash's order; a word without braces is returned as it is.
 
-    Raises TooManyTasksError.
+    Raises AxisError for too many of them.
     """
     return [word] if word.count("{") > _MOST_BRACES else _spread(word)
 

@@ -21,7 +21,6 @@ from gputui.jobs.experiments.axes import (
     AxisError,
     Setting,
     check_number,
-    label,
     left_out,
     variants,
     varied_command,
@@ -181,7 +180,7 @@ def variants_of(request: ExperimentRequest) -> tuple[tuple[tuple[str, str], ...]
     AxisError."""
     command = request.launch.options.command
     axes = (*request.axes, *([] if request.tasks else expanded(command)))
-    names = tuple((axis.name, axis.heading) for axis in axes)
+    names = tuple((axis.name, axis.key) for axis in axes)
     pairs = list(itertools.product(variants(axes), request.tasks or (command,)))
     check_number(len(pairs))
     without = left_out(request.left_out, [settings for settings, _ in pairs])
@@ -194,7 +193,8 @@ def variants_of(request: ExperimentRequest) -> tuple[tuple[tuple[str, str], ...]
 def _variant(request: ExperimentRequest, settings: tuple[Setting, ...], task: tuple[str, ...]) -> Variant:
     values, words = tuple(shown(*setting) for setting in settings), varied_command(task, settings)
     if request.axes:
-        name = label([(axis.heading, value) for (axis, _), value in zip(settings, values, strict=True)])
+        # "launcher=torchrun --bf16=on"
+        name = " ".join(f"{axis.key}={value}" for (axis, _), value in zip(settings, values, strict=True))
     else:
         # A value is meaningless without its option. Without braces, the task is a line of a file.
         own = list[str]()

@@ -20,7 +20,7 @@ import shlex
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cache, cached_property
 from pathlib import Path
@@ -56,6 +56,7 @@ from gputui.sources.source import NoSourceError, Source, Want
 from gputui.system import landlock
 from gputui.system.ending_signals import EndedError, without_signals
 from gputui.vendors.registry import vendors_of
+from gputui.vendors.visibility import Environ
 
 RUN_FOLDER = "{run}"
 """In a command, this is replaced by the folder of the run, which is made for it."""
@@ -80,7 +81,7 @@ class Planned(NamedTuple):
 def launch_on(
     planned: Planned,
     allocation: Allocation,
-    environ: Mapping[str, str],
+    environ: Environ,
     options: LaunchOptions | None = None,
     prove: bool = True,
 ) -> Launch:
@@ -201,8 +202,8 @@ class Runner:
     experiment: Experiment
     request: ExperimentRequest
     planned: Sequence[Planned]
-    environ: Mapping[str, str]
-    job_environ: Mapping[str, str]
+    environ: Environ
+    job_environ: Environ
     opened: Callable[[bool], AbstractContextManager[Source]]
     listener: Listener
     held: Allocation | None = None

@@ -27,11 +27,13 @@ from gputui.jobs.record_folders import (
     new_folder,
     read_document,
     read_folders,
+    readable,
     refuse_of_others,
     remove,
 )
 from gputui.jobs.store import jobs_folder
 from gputui.system.files import alone, append_private, open_own, read_own, write_private
+from gputui.vendors.visibility import Environ
 
 _MOST_BYTES = 64 * MIB
 _MOST_CHANGES = 4 * MIB
@@ -49,7 +51,7 @@ class Kept:
     stamps: Mapping[Path, object] = field(default_factory=dict)
 
 
-def folder(kind: Kind, environ: Mapping[str, str]) -> Path:
+def folder(kind: Kind, environ: Environ) -> Path:
     """Return the folder of the experiments of a kind. Raises JobError if there is no home directory."""
     return jobs_folder(environ).with_name(f"{kind}s")
 
@@ -59,7 +61,7 @@ def _record(own: Path) -> Path:
     return own / f"{own.parent.name[:-1]}.json"
 
 
-def begin(experiment: Experiment, environ: Mapping[str, str]) -> Experiment:
+def begin(experiment: Experiment, environ: Environ) -> Experiment:
     """Write the record of a new experiment, and return the experiment with its folder. Raises JobError."""
     experiment = replace(experiment, folder=new_folder(folder(experiment.request.kind, environ)))
     keep(experiment)
@@ -81,7 +83,7 @@ def keep(experiment: Experiment, change: Change | None = None) -> None:
         raise cannot_keep(own.parent, error) from None
 
 
-def kept(environ: Mapping[str, str], before: Kept | None = None, *kinds: Kind) -> Kept:
+def kept(environ: Environ, before: Kept | None = None, *kinds: Kind) -> Kept:
     """Read the experiments of these kinds, or of all kinds. Raises JobError if a folder cannot be listed.
 
     Experiments of `before` whose files have not changed are not read again.
@@ -110,7 +112,7 @@ def _stamp(folder: Path) -> object:
     return found
 
 
-def find(kind: Kind, word: str, environ: Mapping[str, str]) -> Experiment | Unreadable:
+def find(kind: Kind, word: str, environ: Environ) -> Experiment | Unreadable:
     """Find an experiment by its id or the beginning of its id. Raises JobError."""
     among = kept(environ, None, kind)
     everything: tuple[Experiment | Unreadable, ...] = (*among.records, *among.unreadable)
@@ -172,7 +174,7 @@ def cannot_read(kind: Kind, found: Unreadable) -> JobError:
 def _read(folder: Path, found: Experiment | None) -> Experiment:
     """Read the experiment of a folder, unless it is `found`. One that no process runs any more is stopped.
     Raises RecordError."""
-    try:
+    with readable():
         refuse_of_others(folder)
         if found is None:
             changes, file = _changes(folder / _CHANGES), _record(folder)
@@ -181,10 +183,6 @@ def _read(folder: Path, found: Experiment | None) -> Experiment:
             raise RecordError("there is no record in it")
         over = found.state == "running" and not _is_run(folder)
         return replace(found, state="stopped") if over else found
-    except OSError as error:
-        raise RecordError(f"it cannot be read: {error.strerror}") from None
-    except DocumentError as error:
-        raise RecordError(str(error)) from None
 
 
 def _changes(file: Path) -> list[object]:

@@ -22,7 +22,7 @@ from gputui.launching.exports.form import (
 )
 from gputui.launching.launch import Launch
 from gputui.launching.launchers import recognised
-from gputui.launching.launchers.accelerate import OPTIONS, Accelerate
+from gputui.launching.launchers.accelerate import OPTIONS
 from gputui.launching.launchers.accelerate_config import Config
 from gputui.launching.launchers.entrypoint import Entrypoint
 from gputui.launching.wrappers import unwrap
@@ -73,7 +73,9 @@ def to_accelerate(launch: Launch, options: ExportOptions = DEFAULT) -> str:
 
     need_text(launch, "accelerate's configuration")
     before, command = unwrap(launch.argv)
-    given, entrypoint = _taken(command)
+    launcher = recognised(command)
+    entrypoint = launcher.entrypoint(command)
+    given = read_options(entrypoint.left_out if launcher.name == "accelerate" else (), OPTIONS)
     config, left = _config(given, launch)
     start: tuple[str, ...] = ()
     if entrypoint.words:
@@ -97,14 +99,6 @@ def _starter(entrypoint: Entrypoint) -> tuple[str, ...]:
     if entrypoint.python is not None:
         return entrypoint.by_module("accelerate.commands.launch")
     return (f"{entrypoint.home}/accelerate" if entrypoint.home is not None else "accelerate", "launch")
-
-
-def _taken(command: tuple[str, ...]) -> tuple[Arguments, Entrypoint]:
-    """Return the options of `accelerate launch` in the command, and its entrypoint."""
-    launcher = recognised(command)
-    entrypoint = launcher.entrypoint(command)
-    own = entrypoint.left_out if isinstance(launcher, Accelerate) else ()
-    return read_options(own, OPTIONS), entrypoint
 
 
 def _changes(launch: Launch) -> Changes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 
+from gputui.inventory.device import has_instances
 from gputui.launching.container_command import read_container
 from gputui.launching.exports.docker import image_note
 from gputui.launching.exports.form import (
@@ -82,7 +83,7 @@ def kubernetes_notes(launch: Launch, options: ExportOptions = DEFAULT) -> tuple[
     if launch.devices:
         asks = f"the job asks for {len(launch.devices)} {launch.vendor.kubernetes}"
         notes.append(selected_by("Kubernetes", asks, launch))
-    if any(device.parent for device in launch.devices):
+    if has_instances(launch.devices):
         notes.append(
             "a cluster may name MIG instances by their profile; `kubectl describe node` shows the names"
         )

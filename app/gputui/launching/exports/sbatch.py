@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from gputui.inventory.device import has_instances
 from gputui.launching.argument_vector import program_name, read_options
 from gputui.launching.exports.form import (
     DEFAULT,
@@ -76,7 +77,7 @@ def sbatch_notes(launch: Launch) -> tuple[str, ...]:
         notes.append(selected_by("Slurm", f"the script asks for {len(launch.devices)}", launch))
     if launch.devices and launch.vendor.gres != "gpu":
         notes.append(f"a site may use another name than {launch.vendor.gres}; `sinfo -o %G` shows it")
-    if any(device.parent for device in launch.devices):
+    if has_instances(launch.devices):
         notes.append("MIG instances may need their type: --gpus-per-node=TYPE:N, as `sinfo -o %G` shows it")
     if not cores_of(launch):
         notes.append(f"no --cpus-per-task: Slurm then gives each task one core (set {CORES}=N)")

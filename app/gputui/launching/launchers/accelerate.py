@@ -17,7 +17,7 @@ from math import prod
 from gputui.choosing.grouping import Grouping
 from gputui.inventory.formatting import devices_text, printable
 from gputui.inventory.light_dataclasses import replace
-from gputui.launching.argument_vector import Arguments, option_table
+from gputui.launching.argument_vector import Arguments, OptionTable
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices, list_of
 from gputui.launching.launch_options import Meeting
 from gputui.launching.launchers.accelerate_config import SECTIONS, Config, configuration
@@ -33,7 +33,7 @@ from gputui.launching.launchers.torchrun import gives_one_each, meeting_place, o
 OLDER = ("use-mps-device", "use-xpu", "ipex")
 """Flags of versions before 1.8."""
 
-OPTIONS = option_table(
+OPTIONS = OptionTable(
     flags="help|h quiet|q cpu multi-gpu tpu enable-cpu-affinity use-deepspeed use-fsdp"
     " use-parallelism-config use-megatron-lm same-network module|m no-python tpu-cluster no-tpu-cluster"
     " tpu-use-sudo downcast-bf16 debug fp8-use-autocast-during-eval dynamo-use-fullgraph"

@@ -12,7 +12,8 @@ from typing import Any
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.others_files import NotReadError
 from gputui.launching.configuration_text import read_values
-from gputui.launching.host_environment import HostEnvironment
+from gputui.launching.host_environment import HostEnvironment, below
+from gputui.vendors.visibility import Environ
 
 
 @dataclass(frozen=True)
@@ -148,13 +149,13 @@ def _meant(key: str, known: frozenset[str]) -> str | None:
 
 
 def configuration(
-    given: str | None, environ: Mapping[str, str], directory: str | None, host_environment: HostEnvironment
+    given: str | None, environ: Environ, directory: str | None, host_environment: HostEnvironment
 ) -> Config | None:
     """Return the file that `accelerate launch` will read, None where it will read none.
 
     `given` is the value of `--config_file`. Relative paths are from the directory of the launch.
     """
-    path = os.path.join(directory or "", default_path(environ) if given is None else given)  # noqa: PTH118
+    path = below(directory, default_path(environ) if given is None else given)
     if not host_environment.is_file(path):
         if given is None:
             return None
@@ -165,7 +166,7 @@ def configuration(
     return _read(path, text)
 
 
-def default_path(environ: Mapping[str, str]) -> str:
+def default_path(environ: Environ) -> str:
     """Return the path of the file where none is given; it may be relative, where a variable is.
 
     (The default_config.json in accelerate's documentation is not read: accelerate's constant of that name
@@ -177,7 +178,7 @@ def default_path(environ: Mapping[str, str]) -> str:
     return os.path.join(place, "accelerate", "default_config.yaml")  # noqa: PTH118
 
 
-def _expanded(path: str, environ: Mapping[str, str]) -> str:
+def _expanded(path: str, environ: Environ) -> str:
     """Return the path without "~", as `os.path.expanduser` would in a process with that environment."""
     name, slash, rest = path.partition("/")
     if name != "~":

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from gputui.inventory.device import Device
+from gputui.inventory.device import Device, has_instances
 from gputui.inventory.formatting import devices_text
-from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.launching.argument_vector import Arguments, OptionTable, read_options, whole_number
-from gputui.launching.host_environment import HostEnvironment
+from gputui.launching.host_environment import HostEnvironment, below
 from gputui.launching.intent import CommandContext, DeviceCount, Intent
 from gputui.launching.launch import OwnDevices
 from gputui.launching.launch_options import Meeting
@@ -20,7 +19,7 @@ from gputui.launching.launchers.entrypoint import Entrypoint, of_launcher
 from gputui.launching.python_command import started_program, words_of_start
 from gputui.vendors.registry import default_vendor
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Visibility
+from gputui.vendors.visibility import Environ, Visibility
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class LauncherRequest:
 
     command: tuple[str, ...]
     devices: tuple[Device, ...]
-    environ: Mapping[str, str]
+    environ: Environ
     host_environment: HostEnvironment
     by_uuid: bool = False
     processes: int | None = None
@@ -55,10 +54,6 @@ class LauncherRequest:
     directory: str | None = None
     vendor: Vendor = field(default_factory=default_vendor)
     typed: frozenset[str] = frozenset()
-
-    def of(self, command: tuple[str, ...]) -> LauncherRequest:
-        """Return the same request for another command."""
-        return replace(self, command=command)
 
     @property
     def count(self) -> int:
@@ -74,7 +69,7 @@ class LauncherRequest:
         """
         name = self.command[0] if self.command else ""
         if "/" in name:
-            name = os.path.join(self.directory or "", name)  # noqa: PTH118 - "./x" stays "./x"
+            name = below(self.directory, name)
         elif not name or self.prefix:
             return None
         return self.host_environment.program(name, self.environ)
@@ -92,17 +87,13 @@ class LauncherRequest:
     @property
     def by_index(self) -> bool:
         """Whether the devices can be named by their indices, and are to be."""
-        return not self.by_uuid and not any(device.parent for device in self.devices)
+        return not self.by_uuid and not has_instances(self.devices)
 
     @property
     def one_each(self) -> bool:
         """Whether a process can use only one of the devices, however many it sees: several devices, parts
         among them."""
-        return (
-            len(self.devices) > 1
-            and bool(self.vendor.one_part)
-            and any(device.parent for device in self.devices)
-        )
+        return len(self.devices) > 1 and bool(self.vendor.one_part) and has_instances(self.devices)
 
 
 Visible = Literal["variable", "command", "elsewhere"]

@@ -15,13 +15,13 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import os
 import re
 from collections.abc import Sequence
 
+from gputui.inventory.device import has_instances
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.launching.argument_vector import Arguments, Option, option_table, read_options, write_options
-from gputui.launching.host_environment import HostEnvironment
+from gputui.launching.argument_vector import Arguments, Option, OptionTable, read_options, write_options
+from gputui.launching.host_environment import HostEnvironment, below
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices
 from gputui.launching.launchers.base import Completed, LauncherRequest, ScriptLauncher, count_in
 from gputui.launching.launchers.entrypoint import with_interpreter_beside
@@ -32,7 +32,7 @@ _SECOND = "deepspeed.launcher.launch"
 OLDER = ("elastic-training",)
 """Flags of versions before 0.19."""
 
-OPTIONS = option_table(
+OPTIONS = OptionTable(
     flags="help|h module no-python no-local-rank no-ssh no-ssh-check force-multi save-pid"
     f" bind-cores-to-rank quiet|q {' '.join(OLDER)}",
     valued="hostfile|H include|i exclude|e num-nodes num-gpus|num-accelerators master-port master-addr"
@@ -42,7 +42,7 @@ OPTIONS = option_table(
     abbreviations=True,
 )
 
-SECOND_OPTIONS = option_table(
+SECOND_OPTIONS = OptionTable(
     flags="help|h module no-python no-local-rank bind-cores-to-rank quiet|q",
     valued="node-rank master-addr master-port world-info save-pid enable-each-rank-log bind-core-list"
     " log-level",
@@ -287,7 +287,7 @@ def _hostfile(given: Arguments, directory: str | None, host_environment: HostEnv
     """Return the hostfile that deepspeed will read; None where it reads none. (It ignores what is not a
     regular file.)"""
     path = given.get("hostfile") if "hostfile" in given else HOSTFILE
-    place = os.path.join(directory or "", path)  # noqa: PTH118 - as deepspeed does
+    place = below(directory, path)
     if not host_environment.is_file(place):
         return None
     slots = _slots(host_environment.text(place))
@@ -373,7 +373,7 @@ def _against(request: LauncherRequest) -> str | None:
     can."""
     if not request.devices:
         return f"to the first stage, an empty {request.visibility.variable} does not mean no GPU"
-    if any(device.parent for device in request.devices):
+    if has_instances(request.devices):
         return "the first stage accepts no MIG instances"
     if not request.by_index:
         return "the first stage accepts no UUIDs"

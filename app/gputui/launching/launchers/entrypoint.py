@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.launching.host_environment import below
 from gputui.launching.python_command import is_python, particular_interpreter, read_python
 
 Kind = Literal["script", "module", "program"]
@@ -91,6 +92,6 @@ def with_interpreter_beside(
     if entrypoint.python is None and entrypoint.home is not None:
         for name in ("python", "python3"):
             path = f"{entrypoint.home}/{name}"
-            if is_file(os.path.join(directory or "", path)):  # noqa: PTH118
+            if is_file(below(directory, path)):
                 return replace(entrypoint, python=path)
     return entrypoint

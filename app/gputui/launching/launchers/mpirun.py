@@ -14,8 +14,8 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.launching.argument_vector import (
     Arguments,
     Option,
+    OptionTable,
     machines_of,
-    option_table,
     program_name,
     read_options,
     whole_number,
@@ -49,7 +49,7 @@ _HOSTS = ("H", "host", "hosts")
 _HOST_FILES = ("hostfile", "machinefile", "f", "default-hostfile", "app")
 """The options that name machines, and those that name a file with machines."""
 
-OPTIONS = option_table(
+OPTIONS = OptionTable(
     flags="allow-run-as-root bind-to-core bind-to-socket bind-to-none bycore bynode byslot continuous d"
     " debug-devel debug debug-daemons debug-daemons-file disable-recovery display-allocation"
     " display-devel-allocation display-devel-map display-diffable-map display-map display-topo"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from gputui.inventory.light_dataclasses import replace
 from gputui.launching.intent import NO_INTENT, CommandContext, Intent
 from gputui.launching.launchers.accelerate import Accelerate
 from gputui.launching.launchers.base import Completed, Launcher, LauncherRequest
@@ -83,7 +84,7 @@ def _of_program(
     launcher = next((each for each in _STARTED if each.recognises(started)), None)
     if launcher is None:
         return command, False
-    inner = launcher.complete(request.of(started))
+    inner = launcher.complete(replace(request, command=started))
     done.warnings += inner.warnings
     done.remarks += inner.remarks
     done.changes += inner.changes

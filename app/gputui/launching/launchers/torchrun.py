@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gputui.launching.argument_vector import Arguments, whole_number
 from gputui.launching.intent import CommandContext, Intent
@@ -16,6 +16,7 @@ from gputui.launching.launchers.base import (
     count_in,
 )
 from gputui.launching.torchrun_options import TORCHRUN
+from gputui.vendors.visibility import Environ
 
 OPTIONS = TORCHRUN
 
@@ -91,14 +92,14 @@ def gives_one_each(request: LauncherRequest, done: Completed) -> bool:
     return True
 
 
-def overriding(environ: Mapping[str, str]) -> str | None:
+def overriding(environ: Environ) -> str | None:
     """Return the variables from which torchrun takes its defaults (torch/distributed/argparse_util.py), or
     None."""
     names = sorted(name for name in environ if name.startswith("PET_"))
     return " ".join(f"{name}={environ[name]}" for name in names) or None
 
 
-def several(environ: Mapping[str, str]) -> str | None:
+def several(environ: Environ) -> str | None:
     """Return the number of machines that torchrun would wait for because of its variable; None for this one
     only."""
     text = environ.get("PET_NNODES", "1")

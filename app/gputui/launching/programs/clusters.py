@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gputui.launching.argument_vector import option_table
+from gputui.launching.argument_vector import OptionTable
 from gputui.launching.programs.program import Program, Size
 
-SRUN = option_table(
+SRUN = OptionTable(
     flags="contiguous disable-status|X exact exclusive external help|h hold|H immediate|I interactive"
     " kill-on-bad-exit|K label|l multi-prog nice no-allocate|Z no-kill|k no-requeue no-shell overcommit|O"
     " overlap oversubscribe|s parsable preserve-env|E propagate pty quiet|Q quit-on-interrupt reboot requeue"

@@ -14,7 +14,7 @@ from math import prod
 from typing import Literal
 
 from gputui.choosing.grouping import MAX_DEVICES, Grouping
-from gputui.inventory.device import Device
+from gputui.inventory.device import Device, has_instances
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.others_files import NotReadError, not_read
 from gputui.launching.argument_vector import (
@@ -24,8 +24,10 @@ from gputui.launching.argument_vector import (
     program_name,
     read_options,
     whole_number,
+    write_options,
 )
 from gputui.launching.configuration_text import read_values
+from gputui.launching.host_environment import below
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices
 from gputui.launching.python_command import Started, is_python, started_program, words_of_start
 from gputui.vendors.vendor import Vendor
@@ -140,7 +142,8 @@ class ConfigurationFile:
 
     options    the options that name it, as in `Size`; "" for the first argument that is the name of such a
                file
-    keys       its keys, dotted, each with the dimension that it gives
+    keys       its keys, dotted, each with the dimension that it gives; without any, they are the names of the
+               options
     variables  the key below which it has environment variables, "" for none
     """
 
@@ -162,8 +165,9 @@ class Program:
     """One program.
 
     name          its name for users
-    starts        the beginnings of its commands: "vllm serve", "tune run"; the first word is a program
-    modules       the modules by which `python -m` starts it: "swift.cli.main sft"
+    starts        the beginnings of its commands: "tune run", "vllm bench latency|throughput" (either word);
+                  the first word is a program
+    modules       the modules by which `python -m` starts it: "swift.cli.main pt|sft"
     any_python    whether every command that starts Python, or a file NAME.py, is its own (for options that
                   many scripts share)
     before        its options, where they precede the command that it starts; None where they may be anywhere
@@ -239,7 +243,6 @@ class Program:
             devices=named or call.devices_of_files(context),
             count=count,
             group=group if whole else None,
-            only_indices=self.name if self.only_indices else None,
             warnings=(f"{program_name(command)} {self.warning}",) if self.warning and not spared else (),
         )
 
@@ -391,8 +394,9 @@ class _Call:
         total = program.total(sizes) if sizes and machines else 0
         if total > 0 and total % machines == 0:
             return sizes, DeviceCount(" ".join(words for _, words in given.values()), total // machines, firm)
-        said = program.usual is None or self.says_how_many()
-        return sizes, None if said or program.usual is None else program.usual(self.arguments)
+        if program.usual is None or self.says_how_many():
+            return sizes, None
+        return sizes, program.usual(self.arguments)
 
     def sizes(self) -> Said:
         """Return the sizes on the command line. The last occurrence of an option counts."""
@@ -435,13 +439,13 @@ class _Call:
             else:
                 names = [word for word in self.arguments if re.fullmatch(r"[^-].*\.(ya?ml|json)", word)][:1]
             for name in names[-1:]:
-                path = os.path.join(context.directory or "", name)  # noqa: PTH118
-                yield file, name, read_mapping(path, context)
+                yield file, name, read_mapping(below(context.directory, name), context)
 
     def _sizes_of_files(self, context: CommandContext) -> Said:
         found: Said = {}
+        names = {name: size.dimension for size in self.program.sizes for name in size.options.split("|")}
         for file, name, values in self._read_files(context):
-            for key, dimension in file.keys.items():
+            for key, dimension in (file.keys or names).items():
                 number = _inner(values, key)
                 if type(number) is int and number > 0:
                     found[dimension] = number, f"{key} {number} of {name}"
@@ -482,7 +486,7 @@ class _Call:
         number = count.number if count is not None else 1
         if not (first or step) or begin is None or not by or number > MAX_DEVICES:
             return None
-        words = " ".join(word for given in (*first, *step) for word in given.words)
+        words = " ".join(write_options((*first, *step)))
         listed = ",".join(str(begin + place * by) for place in range(number))
         return _among_visible(NamedDevices(words, listed), context)
 
@@ -512,7 +516,7 @@ class _Call:
 
 def _by_index(devices: Sequence[Device], vendor: Vendor) -> bool:
     """Whether a program that counts either way gets indices: it reads CUDA's list besides."""
-    return vendor.runtime == "CUDA" and not any(device.parent for device in devices)
+    return vendor.runtime == "CUDA" and not has_instances(devices)
 
 
 _UUID = re.compile(r"[A-Z]+-[0-9A-Za-z/-]+")

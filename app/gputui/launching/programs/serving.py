@@ -7,7 +7,6 @@ from gputui.launching.programs.program import (
     ConfigurationFile,
     DeviceOption,
     DeviceRange,
-    Dimension,
     Program,
     Size,
     Sizes,
@@ -24,14 +23,6 @@ _VLLM_SIZES = (
     Size("data-parallel-rank|dpn", "dp inside"),
     Size("nnodes|n", "machines"),
 )
-_VLLM_KEYS: dict[str, Dimension] = {
-    "tensor-parallel-size": "tp",
-    "pipeline-parallel-size": "pp",
-    "prefill-context-parallel-size": "cp",
-    "data-parallel-size": "dp",
-    "data-parallel-size-local": "dp here",
-    "nnodes": "machines",
-}
 
 
 def _vllm_total(sizes: Sizes) -> int:
@@ -51,7 +42,7 @@ def _sglang_total(sizes: Sizes) -> int:
 SERVING = (
     Program(
         name="vLLM",
-        starts=("vllm serve", "vllm bench throughput", "vllm bench latency", "vllm run-batch"),
+        starts=("vllm serve", "vllm bench throughput|latency", "vllm run-batch"),
         modules=(
             "vllm.entrypoints.openai.api_server",
             "vllm.entrypoints.api_server",
@@ -59,7 +50,7 @@ SERVING = (
         ),
         sizes=_VLLM_SIZES,
         devices=(DeviceOption("device-ids", counted="all"),),
-        files=(ConfigurationFile("config", _VLLM_KEYS),),
+        files=(ConfigurationFile("config"),),
         total=_vllm_total,
         asks="--tensor-parallel-size={count}",
         abbreviations=True,
@@ -72,7 +63,7 @@ SERVING = (
         name="TRL's vLLM",
         starts=("trl vllm-serve",),
         sizes=_VLLM_SIZES,
-        files=(ConfigurationFile("config", _VLLM_KEYS),),
+        files=(ConfigurationFile("config"),),
         total=_vllm_total,
         asks="--tensor_parallel_size={count}",
         only_indices=True,
@@ -90,21 +81,7 @@ SERVING = (
             Size("nnodes", "machines"),
         ),
         positions=DeviceRange("base-gpu-id", "gpu-id-step"),
-        files=(
-            ConfigurationFile(
-                "config",
-                {
-                    "tensor-parallel-size": "tp",
-                    "tp-size": "tp",
-                    "tp": "tp",
-                    "pipeline-parallel-size": "pp",
-                    "pp-size": "pp",
-                    "data-parallel-size": "dp",
-                    "dp-size": "dp",
-                    "nnodes": "machines",
-                },
-            ),
-        ),
+        files=(ConfigurationFile("config"),),
         total=_sglang_total,
         asks="--tp-size={count}",
         abbreviations=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gputui.launching.argument_vector import option_table
+from gputui.launching.argument_vector import OptionTable
 from gputui.launching.intent import DeviceCount
 from gputui.launching.programs.program import (
     TORCH_DEVICE,
@@ -17,12 +17,12 @@ from gputui.launching.programs.program import (
 )
 from gputui.launching.torchrun_options import TORCHRUN
 
-_COMPOSER = option_table(
+_COMPOSER = OptionTable(
     flags="verbose|v module-mode|m command-mode|c version help|h",
     valued="nproc|n stdout stderr world-size base-rank node-rank master-addr master-port",
     abbreviations=True,
 )
-_HOROVODRUN = option_table(
+_HOROVODRUN = OptionTable(
     flags="version|v check-build|cb disable-cache verbose hierarchical-allreduce no-hierarchical-allreduce"
     " hierarchical-allgather no-hierarchical-allgather torus-allreduce no-torus-allreduce autotune"
     " no-autotune timeline-mark-cycles no-timeline-mark-cycles no-stall-check stall-check mpi-threads-disable"
@@ -85,7 +85,7 @@ def _trl(arguments: Sequence[str]) -> tuple[str, ...]:
 
 def _trl_usual(arguments: Sequence[str]) -> DeviceCount | None:
     """All configurations that come with TRL say eight processes (trl/accelerate_configs)."""
-    own = next((given for given in given_options(arguments, ("accelerate-config",))), None)
+    own = next(given_options(arguments, ("accelerate-config",)), None)
     if own is None or _trl(arguments):
         return None
     return DeviceCount(f"{' '.join(own.words)} (num_processes: 8)", 8, firm=False)
@@ -95,26 +95,19 @@ def _verl_usual(_arguments: Sequence[str]) -> DeviceCount:
     return DeviceCount("trainer.n_gpus_per_node, which is 8 where nothing is said", 8, firm=False)
 
 
-_AXOLOTL_COMMANDS = ("train", "evaluate", "inference", "merge-sharded-fsdp-weights")
-_SWIFT_COMMANDS = ("pt", "sft", "rlhf")
-_SWIFT_SERVING = ("deploy", "rollout", "app", "eval", "sample")
+_AXOLOTL_COMMANDS = "train|evaluate|inference|merge-sharded-fsdp-weights"
 _SWIFT_SIZES = (
     Size("vllm-tensor-parallel-size|sglang-tp-size|lmdeploy-tp", "tp"),
     Size("vllm-pipeline-parallel-size", "pp"),
     Size("vllm-data-parallel-size", "dp"),
 )
-_SWIFT_SERVING_FILE = ConfigurationFile(
-    "", {"vllm_tensor_parallel_size": "tp", "vllm_data_parallel_size": "dp"}, "ENV"
-)
-_MEGATRON_COMMANDS = ("pt", "sft", "rlhf", "export")
-_LLAMAFACTORY = ("api", "chat", "webchat", "webui", "export")
-_TRL_COMMANDS = ("sft", "dpo", "grpo", "kto", "reward", "rloo", "distillation")
+_SWIFT_FILE = ConfigurationFile("", variables="ENV")
 
 TRAINING = (
     Program(
         name="axolotl",
-        starts=tuple(f"axolotl {command}" for command in _AXOLOTL_COMMANDS),
-        modules=tuple(f"axolotl.cli.main {command}" for command in _AXOLOTL_COMMANDS),
+        starts=(f"axolotl {_AXOLOTL_COMMANDS}",),
+        modules=(f"axolotl.cli.main {_AXOLOTL_COMMANDS}",),
         devices=(DeviceOption("gpu-ids", counted="all"),),
         files=(ConfigurationFile("", {"tensor_parallel_size": "tp"}),),
         total=groups_only,
@@ -124,7 +117,7 @@ TRAINING = (
     ),
     Program(
         name="TRL",
-        starts=tuple(f"trl {command}" for command in _TRL_COMMANDS),
+        starts=("trl sft|dpo|grpo|kto|reward|rloo|distillation",),
         sizes=(Size("num-processes", "processes"),),
         devices=(DeviceOption("gpu-ids", counted="all"),),
         usual=_trl_usual,
@@ -142,29 +135,23 @@ TRAINING = (
     ),
     Program(
         name="LLaMA-Factory",
-        starts=tuple(f"{name} {verb}" for name in ("llamafactory-cli", "lmf") for verb in _LLAMAFACTORY),
+        starts=("llamafactory-cli api|chat|webchat|webui|export", "lmf api|chat|webchat|webui|export"),
         source="llamafactory/launcher.py, 0.9.5",
     ),
     Program(
         name="swift",
-        starts=(
-            *(f"swift {command}" for command in _SWIFT_COMMANDS),
-            *(f"megatron {command}" for command in _MEGATRON_COMMANDS),
-        ),
-        modules=(
-            *(f"swift.cli.main {command}" for command in _SWIFT_COMMANDS),
-            *(f"swift.cli._megatron.main {command}" for command in _MEGATRON_COMMANDS),
-        ),
+        starts=("swift pt|sft|rlhf", "megatron pt|sft|rlhf|export"),
+        modules=("swift.cli.main pt|sft|rlhf", "swift.cli._megatron.main pt|sft|rlhf|export"),
         variables=("NPROC_PER_NODE",),
-        files=(ConfigurationFile("", variables="ENV"),),
+        files=(_SWIFT_FILE,),
         source="swift/cli/main.py, 4.6",
     ),
     Program(
         name="swift",
-        starts=tuple(f"swift {command}" for command in _SWIFT_SERVING),
-        modules=tuple(f"swift.cli.main {command}" for command in _SWIFT_SERVING),
+        starts=("swift deploy|rollout|app|eval|sample",),
+        modules=("swift.cli.main deploy|rollout|app|eval|sample",),
         sizes=_SWIFT_SIZES,
-        files=(_SWIFT_SERVING_FILE,),
+        files=(_SWIFT_FILE,),
         source="swift/cli/main.py, swift/pipelines/infer/rollout.py, 4.6",
     ),
     Program(
@@ -174,7 +161,7 @@ TRAINING = (
         # Of the commands that serve, only this one is also started through torchrun.
         sizes=_SWIFT_SIZES,
         variables=("NPROC_PER_NODE",),
-        files=(_SWIFT_SERVING_FILE,),
+        files=(_SWIFT_FILE,),
         source="swift/cli/main.py, swift/arguments/infer_args.py, 4.6",
     ),
     Program(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
+from gputui.inventory.errors import WrongCallError
+
 ALL, ANYWHERE = "all", "anywhere"
 """Words of the command line that are not aliases: the boxes of the settings, and the best of them."""
 _ALIAS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@%+-]{0,254}")
 
 
-class AliasError(ValueError):
+class AliasError(WrongCallError, ValueError):
     """The text cannot be the name of a box; the message is one line."""
 
 
