@@ -18,7 +18,7 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.process import Kind, Process
 from gputui.inventory.snapshot import Host
 from gputui.sources.source import Want
-from gputui.system.drm import SENSED, Card, cards, clients, may_open
+from gputui.system.drm import Card, cards, clients, may_open
 from gputui.system.pci_tree import long_bus_id, numa_nodes
 from gputui.system.program import DEADLINE, Program
 from gputui.system.root import HERE, Root
@@ -43,6 +43,10 @@ _FRESH = 4.0
 
 _SAMPLE = 0.05
 """Seconds between two readings of the counters, where only one reading is requested (`pick`)."""
+
+
+_SENSED_BY_SMI = ("temperature", "power", "sm_clock")
+"""The readings of a card that `xpu_smi.Load` has, too."""
 
 
 @dataclass
@@ -91,7 +95,6 @@ class IntelSource(MachineSource):
         self._smi = Program(self._root, "xpu-smi", self._deadline)
         self._units: list[_Unit] | None = None
         self._gpus: list[_Gpu] = []
-        self._by_table = False
         self._by_smi: xpu_smi.Used | None = None
 
     def open(self) -> None:
@@ -181,20 +184,11 @@ class IntelSource(MachineSource):
             return
         text = self._ask(self._smi, "discovery", "discovery", "-j")
         found = xpu_smi.devices(text)
-        rows = (
-            xpu_smi.overview(self._ask(self._smi, "discovery"))
-            if found is None and not self._smi.silent
-            else None
-        )
-        if rows is not None:
-            # Version 2 without a command prints everything in one table.
-            self._by_table, found = True, tuple(row.found for row in rows)
-        elif text is not None and not found and not all(map(_is_integrated, self._gpus or [_Gpu(None)])):
+        if text is not None and not found and not all(map(_is_integrated, self._gpus or [_Gpu(None)])):
             self._troubles["discovery"] = "xpu-smi discovery: its output is not a list of devices"
-        totals = {row.found.number: row.total for row in rows or ()}
         by_function = {gpu.function: gpu for gpu in self._gpus}
         alone = not self._gpus
-        for each in found or ():
+        for each in found:
             gpu = by_function.get(each.function)
             if gpu is None and alone:
                 gpu = _Gpu(each.function)
@@ -202,9 +196,6 @@ class IntelSource(MachineSource):
             if gpu is None:
                 continue
             gpu.listed = each
-            gpu.total = totals.get(each.number)
-            if self._by_table:
-                continue
             facts = xpu_smi.properties(
                 self._ask(self._smi, "discovery -d", "discovery", "-d", str(each.number), "-j")
             )
@@ -217,11 +208,9 @@ class IntelSource(MachineSource):
         cached for `_FRESH`."""
         if self._smi.there and self._is_due("load", _FRESH):
             self._list()
-            rows = xpu_smi.overview(self._ask(self._smi, "stats")) if self._by_table else None
-            in_table = {row.found.number: row.load for row in rows or ()}
             for each in self._gpus:
-                each.load = in_table.get(each.number) if each.number is not None else None
-                if each.number is not None and not self._by_table:
+                each.load = None
+                if each.number is not None:
                     text = self._ask(self._smi, "stats", "stats", "-d", str(each.number), "-j")
                     each.load = xpu_smi.load(text, each.total) if text is not None else None
         return gpu.load
@@ -306,23 +295,18 @@ class IntelSource(MachineSource):
     def _sensed(self, gpu: _Gpu) -> dict[str, Any]:
         """Return the readings of a card's sensors, with missing ones from xpu-smi."""
         facts = gpu.card.readings(self._ticks()) if gpu.card else {}
-        missing = [n for n in SENSED if facts.get(n) is None and (n != "power_limit" or self._by_table)]
+        missing = [n for n in _SENSED_BY_SMI if facts.get(n) is None]
         awake = gpu.card is None or not gpu.card.asleep
         load = self._smi_loads(gpu) if missing and awake and not _is_integrated(gpu) else None
         if load is not None:
-            told = (load.temperature, load.power, load.power_limit, load.clock)
-            facts |= {n: fact for n, fact in zip(SENSED, told, strict=True) if n in missing}
+            facts |= {name: getattr(load, name) for name in missing}
         return facts
 
     def _read_processes(self) -> None:
         drawn = clients(self._root)
         if self._smi.there and self._is_due("processes", _FRESH):
             self._list()
-            if self._by_table:
-                table = self._ask(self._smi, "ps")
-                self._by_smi = None if table is None else xpu_smi.overview_processes(table)
-            else:
-                self._by_smi = xpu_smi.processes(self._ask(self._smi, "ps", "ps", "-j"))
+            self._by_smi = xpu_smi.processes(self._ask(self._smi, "ps", "ps", "-j"))
         for unit in self._units or ():
             found: dict[int, Process] = {}
             elsewhere: set[int] = set()
