@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.device import Apart, Device
@@ -20,7 +20,7 @@ from gputui.inventory.snapshot import Host
 from gputui.sources.source import Want
 from gputui.system.drm import Card, cards, clients, may_open
 from gputui.system.pci_tree import long_bus_id, numa_nodes
-from gputui.system.program import DEADLINE, Program
+from gputui.system.program import Program
 from gputui.system.root import HERE, Root
 from gputui.vendors.intel import memory, names, xpu_smi
 from gputui.vendors.intel.card import IntelCard
@@ -28,7 +28,6 @@ from gputui.vendors.machine_source import MachineSource, left_of
 
 if TYPE_CHECKING:
     from gputui.inventory.topology import Topology
-    from gputui.system.processes import ProcessTable
 
 HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"
 
@@ -78,17 +77,10 @@ class _Unit:
 class IntelSource(MachineSource):
     """Intel's devices, as programs with the environment `environ` count them."""
 
-    def __init__(
-        self,
-        root: Root = HERE,
-        clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] = time.monotonic,
-        environ: Mapping[str, str] | None = None,
-        deadline: float = DEADLINE,
-        owners: ProcessTable | None = None,
-    ) -> None:
+    def __init__(self, root: Root = HERE, environ: Mapping[str, str] | None = None, **options: Any) -> None:
+        """`options` are those of MachineSource."""
         self._environ = os.environ if environ is None else environ
-        super().__init__(root, clock, ticks, deadline, owners)
+        super().__init__(root, **options)
 
     def _forget(self) -> None:
         super()._forget()
