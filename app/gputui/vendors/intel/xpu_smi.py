@@ -36,7 +36,6 @@ class Found:
     name: str | None = None
     function: str | None = None
     uuid: str | None = None
-    pci_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,6 @@ def devices(text: str | None) -> tuple[Found, ...]:
             continue
         function = str(row.get("pci_bdf_address", "")).strip().lower()
         uuid = str(row.get("uuid", "")).strip()
-        model = str(row.get("pci_device_id", "")).strip().lower().removeprefix("0x")
         found[number] = Found(
             number=number,
             name=_text(row.get("device_name")),
@@ -105,29 +103,16 @@ def devices(text: str | None) -> tuple[Found, ...]:
             uuid=uuid
             if re.fullmatch(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", uuid)
             else None,
-            pci_id=f"8086:{model:>04}" if re.fullmatch(r"[0-9a-f]{1,4}", model) else None,
         )
     return tuple(found.values())
 
 
-def properties(text: str | None) -> Mapping[str, Any]:
-    """Return the facts of `discovery -d N -j`, by its keys."""
+def memory_total(text: str | None) -> int | None:
+    """Return the bytes of a card's memory from `discovery -d N -j`."""
     root = document(text)
-    if not isinstance(root, dict):
-        return {}
-    return next(iter(_rows(root, "device_list") or ()), root)
-
-
-def memory_total(facts: Mapping[str, Any]) -> int | None:
-    """Return the bytes of a card's memory."""
-    found = _whole(facts.get("memory_physical_size_byte"))
+    facts = next(iter(_rows(root, "device_list") or ()), root)
+    found = _whole(facts.get("memory_physical_size_byte")) if isinstance(facts, dict) else None
     return found if found is not None and found > 0 else None
-
-
-def tiles(facts: Mapping[str, Any]) -> int | None:
-    """Return the number of tiles of a card."""
-    found = _whole(facts.get("number_of_tiles"))
-    return found if found is not None and 1 <= found <= _MOST_TILES else None
 
 
 def load(text: str | None, total: int | None) -> Load:
