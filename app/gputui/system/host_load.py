@@ -58,7 +58,7 @@ class HostLoadReader:
     def _load_average(self) -> float | None:
         try:
             return os.getloadavg()[0] if self._root.here else float(self._lines("loadavg")[0].split()[0])
-        except (OSError, ValueError, IndexError, AttributeError):
+        except (OSError, ValueError, IndexError):
             return None
 
 

@@ -320,7 +320,7 @@ class NvmlSource:
         driver = ask(self._nvml.nvmlSystemGetDriverVersion)
         cuda = ask(self._nvml.nvmlSystemGetCudaDriverVersion_v2)
         return Host(
-            name=_host_name(),
+            name=os.uname().nodename,
             driver=None if driver is None else text_of(driver),
             cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
         )
@@ -493,15 +493,6 @@ first wait and the longest."""
 
 
 _NOTHING = _Wired(Want(0))
-
-
-def _host_name() -> str:
-    if hasattr(os, "uname"):
-        return os.uname().nodename
-    # Windows. This import takes 3 ms, which would delay the first snapshot.
-    import socket
-
-    return socket.gethostname()
 
 
 def _shut_down(nvml: Any) -> None:
