@@ -16,7 +16,7 @@ from typing import Any
 from gputui.inventory.formatting import GIB, MIB
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.system.pci_tree import FUNCTION, PciPlace, outermost_bridge, place
-from gputui.system.root import Root, whole
+from gputui.system.root import Root, pairs, whole
 
 DRM = "/sys/class/drm"
 MOST_CARDS = 1024
@@ -51,9 +51,7 @@ class Card:
 def card_of(root: Root, name: str) -> Card | None:
     """Return the hardware behind "card0" or "renderD128", None where there is none."""
     folder = f"{DRM}/{name}/device"
-    found = dict(
-        line.partition("=")[::2] for line in (root.text(f"{folder}/uevent") or "").splitlines() if "=" in line
-    )
+    found = pairs(root.text(f"{folder}/uevent"), "=")
     driver = found.get("DRIVER", "")
     real = None if "DRIVER" in found and "PCI_SLOT_NAME" in found else root.real(folder)
     if not driver and real is None:
@@ -268,8 +266,7 @@ def _clients_of(root: Root, pid: str) -> list[Client]:
         text = root.text(f"/proc/{pid}/fdinfo/{number}", 16_384) or ""
         if "drm-pdev" not in text:
             continue
-        pairs = dict(line.partition(":")[::2] for line in text.splitlines() if ":" in line)
-        facts = {key.strip(): value.strip() for key, value in pairs.items()}
+        facts = pairs(text)
         # Several descriptors of one client report the same facts.
         by_id[facts["drm-pdev"].lower(), facts.get("drm-client-id", number)] = facts
     found: dict[str, tuple[Counter[str], dict[str, Counter[str]]]] = {}

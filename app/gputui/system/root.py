@@ -208,5 +208,11 @@ def whole(text: str, base: int = 10) -> int | None:
     return -number if text[0] == "-" else number
 
 
+def pairs(text: str | None, between: str = ":") -> dict[str, str]:
+    """Return the values by name of lines like "name: value"; other lines are left out."""
+    lines = (line.partition(between) for line in (text or "").splitlines())
+    return {name.strip(): value.strip() for name, found, value in lines if found}
+
+
 HERE = Root()
 """This machine."""

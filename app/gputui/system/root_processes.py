@@ -10,7 +10,7 @@ from collections.abc import Collection
 from gputui.inventory.process import OWNER_UNKNOWN
 from gputui.system.containers import container
 from gputui.system.processes import HostUse, Owner, ProcessTable
-from gputui.system.root import Root, whole
+from gputui.system.root import Root, pairs, whole
 
 _TICKS = 100
 """Ticks per second, on every machine that Linux runs on today (USER_HZ)."""
@@ -34,10 +34,10 @@ class RootProcesses(ProcessTable):
         status = self._root.text(f"/proc/{pid}/status")
         if status is None:
             return Owner(note=OWNER_UNKNOWN)
-        facts = dict(line.partition(":")[::2] for line in status.splitlines() if ":" in line)
+        facts = pairs(status)
         uid = (facts.get("Uid", "").split() or [""])[0]
         words = (self._root.bytes(f"/proc/{pid}/cmdline") or b"").rstrip(b"\0")
-        command = words.replace(b"\0", b" ").decode(errors="replace") or facts.get("Name", "").strip()
+        command = words.replace(b"\0", b" ").decode(errors="replace") or facts.get("Name", "")
         return Owner(
             user=uid if whole(uid) is not None else None,
             command=command or None,
