@@ -19,7 +19,7 @@ from gputui.system.root import Root
 VENDOR = "other"
 """`Device.vendor` of such a device, which belongs to no vendor of gputui."""
 
-_READ_BY_VENDORS = frozenset({"", "nvidia", "amdgpu", "amdgpu_xcp", "amdgpu_xcp_drv", "i915", "xe"})
+_READ_BY_VENDORS = frozenset({"nvidia", "amdgpu", "amdgpu_xcp", "amdgpu_xcp_drv", "i915", "xe"})
 """Drivers whose devices a vendor's source lists."""
 
 

@@ -123,7 +123,7 @@ class AmdSource(MachineSource):
         nodes = [node for node in self._topology.gpus if node.render and may_open(self._root, node.render)]
         closed = not nodes and bool(self._topology.gpus)
         nodes = nodes or list(self._topology.gpus)
-        by_function = {card.function: card for card in cards(self._root) if _is_ours(card)}
+        by_function = {card.function: card for card in cards(self._root) if card.driver in _DRIVERS}
         # The installed version, "6.4.1-83" (ROCm's installation guide). A container may have another version.
         rocm = self._root.text("/opt/rocm/.info/version", 256)
         ids = Counter(node.unique_id for node in nodes)
@@ -189,7 +189,7 @@ class AmdSource(MachineSource):
         """Return the card of a node: that of its render node, which may be another vendor's
         in a recording."""
         card = card_of(self._root, node.render) if node.render else None
-        if card is None or not _is_ours(card) or card.function not in (None, node.location):
+        if card is None or card.driver not in _DRIVERS or card.function not in (None, node.location):
             card = None
         if card is None or card.function is None:
             # A partition has a device of its own without facts: the whole GPU's device has the identity.
@@ -273,10 +273,6 @@ class AmdSource(MachineSource):
         near = tuple(self._near(gpu.device.numa_node, gpu.card) for gpu in gpus)
         links = rdma.links([gpu.device.pci_bus_id for gpu in gpus])
         return Topology(near, rdma.nics(), links, between_cpus(self._root))
-
-
-def _is_ours(card: Card) -> bool:
-    return card.driver in _DRIVERS or (not card.driver and card.vendor_id == "1002")
 
 
 def _uuid(unique_id: int) -> str:

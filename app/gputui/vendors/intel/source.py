@@ -18,7 +18,7 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.process import Kind, Process
 from gputui.inventory.snapshot import Host
 from gputui.sources.source import Want
-from gputui.system.drm import Card, cards, clients, may_open
+from gputui.system.drm import cards, clients, may_open
 from gputui.system.pci_tree import long_bus_id, numa_nodes
 from gputui.system.program import Program
 from gputui.system.root import HERE, Root
@@ -100,7 +100,9 @@ class IntelSource(MachineSource):
     def open(self) -> None:
         if self._units is not None:
             return
-        self._gpus = [_Gpu(IntelCard(self._root, card)) for card in cards(self._root) if _is_ours(card)]
+        self._gpus = [
+            _Gpu(IntelCard(self._root, card)) for card in cards(self._root) if card.driver in _DRIVERS
+        ]
         if not self._gpus:
             # What xpu-smi says may be the reason.
             self._list()
@@ -336,12 +338,6 @@ class IntelSource(MachineSource):
 def _of_tile(memory: Mapping[str, int], tile: int) -> int | None:
     """Return a process's memory on a tile, by the region's name under xe or under i915."""
     return memory.get(f"vram{tile}", memory.get(f"local{tile}"))
-
-
-def _is_ours(card: Card) -> bool:
-    return (card.driver in _DRIVERS and card.vendor_id in ("8086", "")) or (
-        not card.driver and card.vendor_id == "8086"
-    )
 
 
 def _kind(engines: Mapping[str, int], cycles: Mapping[str, int]) -> Kind:
