@@ -19,10 +19,9 @@ from gputui.sources.source import Want
 from gputui.system.drm import Card, Client, card_of, cards, clients, may_open
 from gputui.system.pci_tree import PciPlace, long_bus_id, numa_nodes
 from gputui.system.root import Root
-from gputui.vendors.amd import kfd
+from gputui.vendors.amd import kfd, names
 from gputui.vendors.amd.card import AmdCard
 from gputui.vendors.amd.kfd import Node
-from gputui.vendors.amd.names import Names
 from gputui.vendors.machine_source import MachineSource, left_of
 
 if TYPE_CHECKING:
@@ -84,7 +83,6 @@ class AmdSource(MachineSource):
         super()._forget()
         self._gpus: list[_Gpu] | None = None
         self._topology = kfd.Topology((), (), False, ())
-        self._names = Names(self._root)
         self._drawn: list[Client] = []
 
     def open(self) -> None:
@@ -209,7 +207,8 @@ class AmdSource(MachineSource):
         for gpu in self._gpus or ():
             card, pci_id = gpu.card, gpu.device.pci_id or "1002:?"
             revision, product = (card.revision, card.text("product_name")) if card else (None, None)
-            name = self._names.name(pci_id, revision, product, gpu.device.compute_capability)
+            architecture = gpu.device.compute_capability
+            name = names.name(self._root, pci_id, revision, product, architecture)
             limit: dict[str, Any] = {}
             if gpu.device.max_sm_clock is None and card is not None:
                 limit = {"max_sm_clock": card.max_clock()}
@@ -265,14 +264,11 @@ class AmdSource(MachineSource):
         return matrices(rows, [gpu.place for gpu in gpus], self._topology, one)
 
     def _read_topology(self) -> Topology:
-        from gputui.inventory.topology import Topology
-        from gputui.system.cpu import between_cpus
-        from gputui.system.rdma import Rdma
+        from gputui.system.rdma import topology
 
-        gpus, rdma = self._gpus or (), Rdma(self._root)
-        near = tuple(self._near(gpu.device.numa_node, gpu.card) for gpu in gpus)
-        links = rdma.links([gpu.device.pci_bus_id for gpu in gpus])
-        return Topology(near, rdma.nics(), links, between_cpus(self._root))
+        gpus = self._gpus or ()
+        near = [self._near(gpu.device.numa_node, gpu.card) for gpu in gpus]
+        return topology(self._root, near, [gpu.device.pci_bus_id for gpu in gpus])
 
 
 def _uuid(unique_id: int) -> str:

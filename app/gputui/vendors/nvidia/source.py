@@ -454,18 +454,13 @@ class NvmlSource:
 
     def _topology(self, wiring: Wiring, rows: list[Gpu | None]) -> Topology:
         # Imported here: most calls need no topology.
-        from gputui.inventory.topology import Topology
-        from gputui.system.cpu import between_cpus
-        from gputui.system.rdma import Rdma
+        from gputui.system.rdma import topology
 
         near: list[Locality] = []
         for place, gpu in enumerate(rows):
             # A MIG instance is near what its GPU is near; the GPU precedes it.
             near.append(wiring.locality(place) if gpu else near[-1])
-        rdma = Rdma(self._root)
-        bus_ids = [gpu.device.pci_bus_id if gpu else None for gpu in rows]
-        nics, nic_links = rdma.nics(), rdma.links(bus_ids)
-        return Topology(tuple(near), nics, nic_links, between_cpus(self._root))
+        return topology(self._root, near, [gpu.device.pci_bus_id if gpu else None for gpu in rows])
 
 
 @dataclass(frozen=True, slots=True)
