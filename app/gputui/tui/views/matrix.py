@@ -120,8 +120,7 @@ def near(app_state: AppState) -> Iterator[str]:
         links = {
             device.key: link
             for device, row in places
-            if row < len(snapshot.topology.nic_links)
-            and (link := snapshot.topology.nic_links[row][column]) in nearest
+            if (link := snapshot.topology.nic_links[row][column]) in nearest
         }
         if links:
             best = min(links.values(), key=nearest.index)
