@@ -120,8 +120,5 @@ class Process:
 @lru_cache(maxsize=1)
 def _booted() -> float:
     """Return when the system was started, in seconds since the epoch."""
-    with open("/proc/stat", "rb") as file:  # noqa: PTH123
-        for line in file:
-            if line.startswith(b"btime "):
-                return float(line.split()[1])
-    raise Error("/proc/stat does not tell when the system was started")
+    with open("/proc/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+        return float(pairs(file.read(), " ")["btime"])
