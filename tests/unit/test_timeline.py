@@ -178,7 +178,7 @@ def _store(*minutes: int, device: int = 0) -> Store:
 def _kept(store: Store, device: int = 0) -> dict[int, float]:
     past = store.devices.get(gpu(device).key)
     ring = past.rings["utilization"][-1] if past and "utilization" in past.rings else None
-    if ring is None or ring.first is None or ring.head is None:
+    if ring is None:
         return {}
     found = enumerate(ring.window(ring.first, ring.head + 1), ring.first)
     return {minute: value for minute, value in found if not isnan(value)}
