@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import GIB, UNKNOWN, duration, energy, number, printable, size
+from gputui.inventory.formatting import GIB, UNKNOWN, duration, number, printable, size
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.telemetry import Telemetry
@@ -66,7 +66,7 @@ def fact_groups(device: Device, now: float, names: Mapping[str, str] | None = No
             "Power and temperature",
             (
                 _power(device),
-                Fact("energy", energy(t.energy)),
+                Fact("energy", UNKNOWN if t.energy is None else f"{t.energy / 3.6e6:.1f} kWh"),
                 _temperature(device, t),
                 *_hotspot(t),
                 _memory_and_fan(t),
