@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from gputui.system.pci_tree import long_bus_id
 from gputui.system.root import Root
 from gputui.vendors.intel import xpu_smi
 from gputui.vendors.intel.source import IntelSource
-from unit.recorded import VENDORS, needs, program
+from unit.recorded import VENDORS, needs
 
 RECORDED = VENDORS / "intel"
 CASES = sorted(
@@ -90,48 +89,10 @@ def test_xe_links_are_read_and_ranked() -> None:
     assert strength("MDF") > strength("XL16") > strength("XL4") > strength("XL*") > strength("PIX")
 
 
-def test_version_1_tells_who_the_devices_are_and_their_load() -> None:
+def test_version_1_tells_who_the_devices_are() -> None:
     case = "xpu_smi_13_two_cards_four_tiles"
-    wanted = expected(case)
-    (device,) = xpu_smi.devices(answer(case, "discovery.json")) or ()
-    (listed,) = wanted["discovery"]
+    (device,) = xpu_smi.devices(answer(case, "discovery.json"))
+    (listed,) = expected(case)["discovery"]
     assert device.function is not None
     found = (device.number, device.name, long_bus_id(device.function), device.uuid)
     assert found == tuple(listed[name] for name in ("device_id", "name", "pci_bus_id", "uuid"))
-    facts = xpu_smi.properties(answer(case, "discovery_d.txt"))
-    assert xpu_smi.memory_total(facts) == wanted["discovery_d"]["memory_total"]
-    assert xpu_smi.tiles(facts) == wanted["discovery_d"]["tiles"]
-    load = xpu_smi.load(answer(case, "stats_d.txt"), None)
-    for name in ("power", "temperature", "memory_used", "utilization"):
-        assert getattr(load, name) == wanted["stats_d"][name]
-    # The only process is xpu-smi itself.
-    assert xpu_smi.processes(answer(case, "ps.txt")) == {}
-    others = xpu_smi.processes(answer(case, "ps.txt").replace("xpu-smi", "python3"))
-    for listed in wanted["ps"]:
-        assert (others or {})[listed["device"]][listed["pid"]] in listed["memory_any_of"]
-
-
-def test_version_2_prints_all_in_one_table(tmp_path: Path) -> None:
-    """A program that prints the table and knows no JSON; the only process is xpu-smi itself."""
-    case = "xpu_smi_20_b580"
-    (wanted,) = expected(case)["devices"]
-    table = answer(case, "table.txt")
-    (tmp_path / "table").write_text(table)
-    program(tmp_path, "xpu-smi", 'test $# = 0 && cat "$(dirname "$0")/../table"')
-    source = IntelSource(Root(str(tmp_path)), environ={}, deadline=10.0)
-    snapshot = source.read()
-    (device,) = snapshot.devices
-    for name in {name.removesuffix("_any_of") for name in wanted} - {"pci_id", "processes"}:
-        assert getattr(device, name) in wanted.get(f"{name}_any_of", [wanted.get(name)]), name
-    assert device.processes == () and verdicts(snapshot)[device.key].free and not snapshot.errors
-    (other,) = wanted["processes"]
-    (tmp_path / "table").write_text(table.replace("xpu-smi  ", "python3  "))
-    (process,) = IntelSource(Root(str(tmp_path)), environ={}, deadline=10.0).read().devices[0].processes or ()
-    assert (process.pid, process.memory) == (other["pid"], other["memory"])
-
-
-def test_version_2_tells_the_size_of_the_memory() -> None:
-    case = "xpu_smi_20_b580"
-    (wanted,) = expected(case)["devices"]
-    facts = xpu_smi.properties(answer(case, "discovery_d.txt"))
-    assert xpu_smi.memory_total(facts) == wanted["memory_total"]

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ from gputui.choosing.verdict import judge, verdicts
 from gputui.choosing.verdict_text import refusal as refusal_text
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
-from gputui.inventory.process import KINDS, OWNER_UNKNOWN, Process
+from gputui.inventory.process import OWNER_UNKNOWN, Kind, Process
 from gputui.sources.simulated.spec import Task
 from gputui.system.users import own_name
 from simnvml import SimulatedNvml
@@ -51,7 +52,7 @@ _sizes = st.one_of(st.none(), st.integers(0, 80 * GIB))
 _processes = st.builds(
     Process,
     pid=st.integers(1, 2**22),
-    kind=st.sampled_from(KINDS),
+    kind=st.sampled_from(get_args(Kind)),
     user=st.sampled_from([None, "mira", "sam", "root"]),
     memory=_sizes,
     note=st.sampled_from([None, OWNER_UNKNOWN]),

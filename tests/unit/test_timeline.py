@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import struct
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import given, settings
@@ -178,7 +178,7 @@ def _store(*minutes: int, device: int = 0) -> Store:
 def _kept(store: Store, device: int = 0) -> dict[int, float]:
     past = store.devices.get(gpu(device).key)
     ring = past.rings["utilization"][-1] if past and "utilization" in past.rings else None
-    if ring is None or ring.first is None or ring.head is None:
+    if ring is None:
         return {}
     found = enumerate(ring.window(ring.first, ring.head + 1), ring.first)
     return {minute: value for minute, value in found if not isnan(value)}
@@ -191,7 +191,6 @@ def _as_kept(*minutes: int) -> dict[int, float]:
 def test_a_file_gives_back_what_was_written() -> None:
     store = _store(MINUTE - 3, MINUTE - 1)
     data = ring_file.whole(store, [KEY], MINUTE - 1)
-    assert len(data) == ring_file.size([KEY])
     again = ring_file.read(data, MINUTE)
     assert _kept(again) == _as_kept(MINUTE - 3, MINUTE - 1)
     assert again.devices[KEY].memory_total == 80 * GIB and again.devices[KEY].power_limit == 700
@@ -221,7 +220,7 @@ def test_damage_is_noticed(where: int, garbage: bytes) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"x" * 100, *(struct.pack("<16sII", b"gputui timeline1", count, 0) for count in (0, 1, 2**31))],
+    [b"", b"x" * 100, b"gputui timeline1" + bytes(8), b"%08x\n[1, [1]]" % crc32(b"[1, [1]]"), _FILE[:-4]],
 )
 def test_what_is_no_such_file_is_refused(data: bytes) -> None:
     with pytest.raises(ring_file.DamagedError):
@@ -263,7 +262,7 @@ def test_a_run_finds_what_an_earlier_one_saw(tmp_path: Path) -> None:
     assert len(_kept(_Run(tmp_path, second.minute).found)) == 5
     (ring,) = (path for path in tmp_path.rglob("*.ring"))
     assert ring.stat().st_mode & 0o777 == 0o600 and ring.parent.stat().st_mode & 0o777 == 0o700
-    assert ring.stat().st_size == ring_file.size([KEY])
+    assert ring.stat().st_size < 18_000
 
 
 def test_one_run_writes_and_the_next_one_follows_when_it_has_ended(tmp_path: Path) -> None:

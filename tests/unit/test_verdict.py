@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -27,8 +28,8 @@ from gputui.choosing.verdict import (
 )
 from gputui.choosing.verdict_text import brief, reason
 from gputui.inventory.claim import Claim
-from gputui.inventory.device import FAULT_KINDS, Device, Fault
-from gputui.inventory.process import ANOTHER_NAMESPACE, KINDS, OWNER_UNKNOWN, Process
+from gputui.inventory.device import Device, Fault, FaultKind
+from gputui.inventory.process import ANOTHER_NAMESPACE, OWNER_UNKNOWN, Kind, Process
 from unit.builders import GIB, MIB, NOW, box, busy, gpu, instance, job
 
 PARENT = gpu(0, mig=True, utilization=None, memory_utilization=None)
@@ -238,7 +239,7 @@ _percent = st.one_of(st.none(), st.integers(0, 100))
 _processes = st.builds(
     Process,
     pid=st.integers(1, 2**22),
-    kind=st.sampled_from(KINDS),
+    kind=st.sampled_from(get_args(Kind)),
     user=st.one_of(st.none(), st.text(max_size=5)),
     memory=_sizes,
     command=st.one_of(st.none(), st.text(max_size=9)),
@@ -252,7 +253,9 @@ _devices = st.builds(
     memory_free=_sizes,
     utilization=_percent,
     processes=st.one_of(st.none(), st.lists(_processes, max_size=3).map(tuple)),
-    fault=st.one_of(st.none(), st.none(), st.builds(Fault, st.sampled_from(FAULT_KINDS), st.just("message"))),
+    fault=st.one_of(
+        st.none(), st.none(), st.builds(Fault, st.sampled_from(get_args(FaultKind)), st.just("message"))
+    ),
 )
 
 

@@ -55,8 +55,8 @@ from gputui.choosing.verdict_text import (
 )
 from gputui.cli.main import main
 from gputui.inventory.claim import Claim
-from gputui.inventory.device import APARTS, FAULT_KINDS, Fault
-from gputui.inventory.process import ANOTHER_NAMESPACE, KINDS, OWNER_UNKNOWN, Process
+from gputui.inventory.device import Apart, Fault, FaultKind
+from gputui.inventory.process import ANOTHER_NAMESPACE, OWNER_UNKNOWN, Kind, Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
@@ -241,7 +241,7 @@ _moments = st.one_of(st.none(), st.floats(0, 2 * NOW))
 _processes = st.builds(
     Process,
     pid=st.integers(1, 2**22),
-    kind=st.sampled_from(KINDS),
+    kind=st.sampled_from(get_args(Kind)),
     user=st.one_of(st.none(), _words),
     memory=st.one_of(st.none(), _sizes),
     command=st.one_of(st.none(), _words),
@@ -267,9 +267,11 @@ _causes: dict[type, st.SearchStrategy[Cause]] = {
     Cooling: st.builds(Cooling, st.floats(0, 2 * NOW), st.floats(0, 99)),
     MemoryHeld: st.builds(MemoryHeld, _sizes),
     ClaimedBy: st.builds(ClaimedBy, _claims, _labels),
-    NotOffered: st.builds(NotOffered, st.sampled_from(APARTS)),
+    NotOffered: st.builds(NotOffered, st.sampled_from(get_args(Apart))),
     Unreadable: st.builds(Unreadable, st.sampled_from(["processes", "memory", "utilization"])),
-    Fault: st.builds(Fault, st.sampled_from(FAULT_KINDS), _words, st.one_of(st.none(), st.floats(0, NOW))),
+    Fault: st.builds(
+        Fault, st.sampled_from(get_args(FaultKind)), _words, st.one_of(st.none(), st.floats(0, NOW))
+    ),
 }
 
 

@@ -70,82 +70,59 @@ class UnclaimedUse(NamedTuple):
 
 def claimed_uses(snapshot: Snapshot) -> tuple[ClaimedUse, ...]:
     """Every job that holds devices, in the order of their claims."""
-    jobs, seen = _jobs(snapshot), _seen(snapshot)
-    return tuple(_use(snapshot, job, jobs, seen) for job in jobs)
-
-
-def differing(snapshot: Snapshot) -> tuple[ClaimedUse, ...]:
-    """The jobs that run on devices which they have not claimed."""
-    jobs, seen = _jobs(snapshot), _seen(snapshot)
-    # Few jobs do, and the screen asks every second.
-    outside = [job for job in jobs if any(seen[pid] - job.keys for pid in job.pids & seen.keys())]
-    uses = (_use(snapshot, job, jobs, seen) for job in outside)
-    return tuple(use for use in uses if use.differs)
-
-
-def _jobs(snapshot: Snapshot) -> list[_Job]:
-    claims: dict[object, list[Claim]] = {}
+    jobs: dict[object, list[Claim]] = {}
     for claim in snapshot.claims:
         # All claims of a job have its pid. Without a pid that is valid here, the job's id joins its claims;
         # without an id, each claim is a job of its own.
         same = claim.roots or claim.pid or claim.job or claim.key
-        claims.setdefault((claim.user, claim.job, same), []).append(claim)
-    return [_Job.of(each) for each in claims.values()]
-
-
-def _seen(snapshot: Snapshot) -> dict[int, set[str]]:
-    """The devices on which each process is seen, by its pid: their `Device.key`s."""
+        jobs.setdefault((claim.user, claim.job, same), []).append(claim)
     seen: dict[int, set[str]] = {}
     for device in snapshot.devices:
         for process in device.computing:
             seen.setdefault(process.pid, set()).add(device.key)
-    return seen
+    return tuple(_use(snapshot, claims, [*jobs.values()], seen) for claims in jobs.values())
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """The claims of one job. `since` is the time of its latest claim, 0 where that is not known."""
-
-    main: Claim
-    keys: frozenset[str]
-    pids: frozenset[int]
-    since: float
-
-    @classmethod
-    def of(cls, claims: Sequence[Claim]) -> _Job:
-        return cls(
-            claims[0],
-            frozenset(claim.key for claim in claims),
-            frozenset(claims[0].pids or ()),
-            max(claim.since or 0.0 for claim in claims),
-        )
+def differing(snapshot: Snapshot) -> tuple[ClaimedUse, ...]:
+    """The jobs that run on devices which they have not claimed."""
+    return tuple(use for use in claimed_uses(snapshot) if use.differs)
 
 
 def _use(
-    snapshot: Snapshot, job: _Job, jobs: Sequence[_Job], seen: Mapping[int, AbstractSet[str]]
+    snapshot: Snapshot,
+    claims: Sequence[Claim],
+    jobs: Sequence[Sequence[Claim]],
+    seen: Mapping[int, AbstractSet[str]],
 ) -> ClaimedUse:
-    main, claimed = job.main, _keys(snapshot, job.keys)
-    if main.pids is None:
-        return ClaimedUse(main.user, main.job, main.pid, job.pids, claimed, None, own=main.own)
-    visible = job.pids & seen.keys()
-    used = {key for pid in visible for key in seen[pid]}
-    outside = set()
-    for key in used - job.keys:
-        # A later job inside this one (`gputui run` in its script) may have claimed it.
-        inside = (other.pids for other in jobs if key in other.keys and other.since >= job.since)
-        if {pid for pid in visible if key in seen[pid]}.difference(*inside):
-            outside.add(key)
-    used &= job.keys | outside
+    """The use of the job with these claims; `seen` has the devices on which each process is seen."""
+    main, keys = claims[0], {claim.key for claim in claims}
+    pids, used, outside = frozenset(main.pids or ()), set[str](), set[str]()
+    for pid in pids & seen.keys():
+        used |= seen[pid]
+        for key in seen[pid] - keys:
+            # A later job inside this one (`gputui run` in its script) may have claimed it.
+            inside = (
+                other[0].pids or ()
+                for other in jobs
+                if any(claim.key == key for claim in other) and _since(other) >= _since(claims)
+            )
+            if not any(pid in other for other in inside):
+                outside.add(key)
     return ClaimedUse(
         main.user,
         main.job,
         main.pid,
-        job.pids,
-        claimed,
-        _keys(snapshot, used),
+        pids,
+        _keys(snapshot, keys),
+        None if main.pids is None else _keys(snapshot, used & (keys | outside)),
         _keys(snapshot, outside),
         main.own,
     )
+
+
+def _since(claims: Sequence[Claim]) -> float:
+    """The time of a job's latest claim, 0 where that is not known."""
+    return max(claim.since or 0.0 for claim in claims)
 
 
 USE_KEYS = "claimed runs_on outside"

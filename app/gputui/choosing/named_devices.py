@@ -73,12 +73,9 @@ def _short_name(device: Device, snapshot: Snapshot) -> str:
     if device.key != uuid:
         return device.key
     others = [each.uuid for each in snapshot.devices if each is not device]
-    length = uuid.find("-") + 1 + _LEAST_DIGITS
-    while uuid[:length].endswith("-") or any(other.startswith(uuid[:length]) for other in others):
-        if length >= len(uuid):
-            break
-        length += 1
-    return uuid[:length]
+    beginnings = (uuid[:length] for length in range(uuid.find("-") + 1 + _LEAST_DIGITS, len(uuid)))
+    own = (each for each in beginnings if not any(other.startswith(each) for other in others))
+    return next((each for each in own if each[-1] != "-"), uuid)
 
 
 def could_name(word: str) -> bool:

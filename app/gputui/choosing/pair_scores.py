@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import combinations
+from typing import TypeVar
 
 from gputui.choosing.links import on_one_node
 from gputui.choosing.speed import memory_tiers, slowness_weights
@@ -14,6 +15,7 @@ from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import connected_components, direct_links, strength, worth
 from gputui.inventory.snapshot import Snapshot
 
+T = TypeVar("T")
 Facts = tuple[int, int, int, int, int, int, int]
 
 _NO_PEER_ACCESS = 1000
@@ -68,19 +70,19 @@ class PairScores:
     def subset(self, places: Sequence[int]) -> PairScores:
         """The scores of the devices at these places only."""
 
-        def square(table: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-            return tuple(tuple(table[i][j] for j in places) for i in places)
+        def among(table: Sequence[T]) -> tuple[T, ...]:
+            return tuple(table[i] for i in places)
 
         return PairScores(
             snapshot=self.snapshot,
-            devices=tuple(self.devices[i] for i in places),
-            rank=square(self.rank),
-            score=square(self.score),
-            numa=tuple(self.numa[i] for i in places),
-            free_gib=tuple(self.free_gib[i] for i in places),
-            display=tuple(self.display[i] for i in places),
-            memory_tier=tuple(self.memory_tier[i] for i in places),
-            slowness_weight=tuple(self.slowness_weight[i] for i in places),
+            devices=among(self.devices),
+            rank=among([among(row) for row in self.rank]),
+            score=among([among(row) for row in self.score]),
+            numa=among(self.numa),
+            free_gib=among(self.free_gib),
+            display=among(self.display),
+            memory_tier=among(self.memory_tier),
+            slowness_weight=among(self.slowness_weight),
         )
 
     def __len__(self) -> int:

@@ -10,7 +10,7 @@ from gputui.choosing.idleness import is_long, unused_by
 from gputui.choosing.rules import DEFAULT_RULES
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.inventory.process import Process, earliest
+from gputui.inventory.process import Process, earliest, known_sum
 from gputui.inventory.snapshot import Snapshot
 
 
@@ -68,8 +68,7 @@ class Person:
     @property
     def memory(self) -> int | None:
         """The sum of the known memory sizes, in bytes; None if none is known."""
-        sizes = [holding.memory for holding in self.holdings if holding.memory is not None]
-        return sum(sizes) if sizes or not self.holdings else None
+        return known_sum(holding.memory for holding in self.holdings) if self.holdings else 0
 
     @property
     def since(self) -> float | None:
@@ -97,9 +96,9 @@ def people(
             by_user.setdefault(process.user, []).append(process)
         for user, processes in by_user.items():
             unused = unused_by(user, device, idle.get(device.key), snapshot)
-            sizes = [process.memory for process in processes if process.memory is not None]
+            memory = known_sum(process.memory for process in processes)
             since = earliest(process.started for process in processes)
-            holding = Holding(device, tuple(processes), sum(sizes) if sizes else None, since, unused)
+            holding = Holding(device, tuple(processes), memory, since, unused)
             found.setdefault(user, []).append(holding)
     claimed: dict[str | None, dict[str, Device]] = {}
     for claim in snapshot.claims:

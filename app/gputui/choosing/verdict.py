@@ -13,7 +13,7 @@ from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.device import Apart, Device, Fault
 from gputui.inventory.formatting import UNKNOWN
 from gputui.inventory.light_dataclasses import dataclass, field, replace
-from gputui.inventory.process import Process
+from gputui.inventory.process import Process, known_sum
 from gputui.inventory.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ def _by_load(device: Device, drawing: Sequence[Process], rules: Rules) -> _Judge
     Unified memory in use is mostly the host's: only the memory of the device's processes counts.
     """
     load = device.utilization or 0
-    used = _of_processes(drawing) if device.unified else _beyond_idle(device)
+    used = known_sum(process.memory for process in drawing) if device.unified else _beyond_idle(device)
     if drawing:
         if (used or 0) > rules.desktop_memory or load > rules.desktop_utilization:
             return _used_by(drawing)
@@ -315,19 +315,13 @@ def _beyond_idle(device: Device) -> int | None:
     return None if device.memory_used is None else max(0, device.memory_used - (device.memory_idle or 0))
 
 
-def _of_processes(processes: Sequence[Process]) -> int | None:
-    """The bytes that the processes have, None where they are not known for any."""
-    sizes = [process.memory for process in processes if process.memory is not None]
-    return sum(sizes) if sizes else None
-
-
 def _not_counted(device: Device, processes: Sequence[Process], rules: Rules) -> _Judged:
     """The verdict on a device whose `processes` do not count. Memory in use beyond theirs does."""
     if device.memory_used is None and not device.unified:
         return "unknown", Unreadable("memory")
     drawing = [process for process in device.processes or () if process.kind == "graphics"]
     rest = (
-        _of_processes(drawing) or 0
+        known_sum(process.memory for process in drawing) or 0
         if device.unified
         else (_beyond_idle(device) or 0) - sum(process.memory or 0 for process in processes)
     )

@@ -18,8 +18,6 @@ FaultKind = Literal["lost", "reset", "error", "processes"]
 """lost: fallen off the bus (NVML 15); reset: needs a reset (NVML 16); processes: its process list
 cannot be read, but nothing else is wrong; error: anything else."""
 
-FAULT_KINDS: tuple[str, ...] = get_args(FaultKind)
-
 
 ComputeMode = Literal["default", "exclusive_thread", "prohibited", "exclusive_process"]
 """The programs that may use a GPU (nvmlComputeMode_t, in NVML's order): any, none, or one at a time."""
@@ -34,8 +32,6 @@ Apart = Literal["integrated", "no runtime", "no access", "display"]
 """Why a device is listed but not offered to programs: a GPU that shares the processor's chip and memory; a
 GPU that the vendor's runtime does not know (no compute driver); a GPU that we may not open; a
 display-only adapter (as of a management controller)."""
-
-APARTS: tuple[str, ...] = get_args(Apart)
 
 _NO_UUID = "index "
 

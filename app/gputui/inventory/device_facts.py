@@ -156,35 +156,28 @@ def _power(device: Device) -> Fact:
 def _temperature(device: Device, t: Telemetry) -> Fact:
     if device.temperature is None:
         return Fact("temperature", UNKNOWN)
-    limits = [
-        f"{what} at {limit}"
-        for what, limit in (("slows down", t.slowdown_temperature), ("shuts down", t.shutdown_temperature))
-        if limit is not None
-    ]
-    text = f"{device.temperature} °C" + (f" ({', '.join(limits)})" if limits else "")
-    hot = t.slowdown_temperature is not None and device.temperature >= t.slowdown_temperature
-    return Fact("temperature", text, alarm=hot)
+    return _heat("temperature", device.temperature, t.slowdown_temperature, t.shutdown_temperature)
+
+
+def _heat(name: str, heat: int, limit: int | None, end: int | None = None) -> Fact:
+    """A temperature; `limit` is where the driver lowers the clocks, `end` where it turns the GPU off."""
+    told = [f"{what} at {at}" for what, at in (("slows down", limit), ("shuts down", end)) if at is not None]
+    text = f"{heat} °C" + (f" ({', '.join(told)})" if told else "")
+    return Fact(name, text, alarm=limit is not None and heat >= limit)
 
 
 def _memory_and_fan(t: Telemetry) -> Fact:
     # On one line, so that 24 lines have room for a process.
-    limit = t.memory_slowdown_temperature
-    memory = None if t.memory_temperature is None else f"{t.memory_temperature} °C"
-    if memory is not None and limit is not None:
-        memory += f" (slows down at {limit})"
     fan = None if t.fan is None else f"{t.fan} %"
-    if memory is None:
+    if t.memory_temperature is None:
         return Fact("fan", fan) if fan else Fact("memory, fan", UNKNOWN)
-    hot = t.memory_temperature is not None and limit is not None and t.memory_temperature >= limit
-    return Fact("memory", f"{memory}, fan {fan}" if fan else memory, alarm=hot)
+    fact = _heat("memory", t.memory_temperature, t.memory_slowdown_temperature)
+    return replace(fact, text=f"{fact.text}, fan {fan}") if fan else fact
 
 
 def _hotspot(t: Telemetry) -> tuple[Fact, ...]:
-    heat, limit = t.hotspot_temperature, t.hotspot_slowdown_temperature
-    if heat is None:
-        return ()
-    text = f"{heat} °C" + (f" (slows down at {limit})" if limit is not None else "")
-    return (Fact("hotspot", text, alarm=limit is not None and heat >= limit),)
+    heat = t.hotspot_temperature
+    return () if heat is None else (_heat("hotspot", heat, t.hotspot_slowdown_temperature),)
 
 
 def _state(t: Telemetry) -> Fact:
@@ -206,22 +199,18 @@ def _pcie(device: Device, t: Telemetry) -> Fact:
     generation, width = t.pcie_generation, t.pcie_width
     if generation is None and width is None:
         return Fact("PCIe", UNKNOWN)
-    now = " ".join(
-        text
-        for text in (
-            "" if generation is None else f"gen {generation}",
-            "" if width is None else f"×{width}",
-        )
-        if text
-    )
     slow = generation is not None and (t.max_pcie_generation or 0) > generation
     narrow = width is not None and (t.max_pcie_width or 0) > width
-    possible = " ".join(
-        (*([f"gen {t.max_pcie_generation}"] if slow else []), *([f"×{t.max_pcie_width}"] if narrow else []))
-    )
+    now = _link(generation, width)
+    possible = _link(t.max_pcie_generation if slow else None, t.max_pcie_width if narrow else None)
     if narrow or (slow and (device.utilization or 0) >= _WORKING):
         return Fact("PCIe", f"{now}, down-trained ({possible} possible)", alarm=True)
     return Fact("PCIe", f"{now} ({possible} when busy)" if slow else now)
+
+
+def _link(generation: int | None, width: int | None) -> str:
+    parts = ((generation, "gen "), (width, "×"))
+    return " ".join(f"{sign}{number}" for number, sign in parts if number is not None)
 
 
 def _traffic(sent: float | None, received: float | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from gputui.inventory.light_dataclasses import dataclass, field
 
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 Kind = Literal["compute", "graphics", "compute+graphics", "mps"]
 """The use of a device by a process. NVML has a list for each; a process on the first two lists is
 `compute+graphics`."""
-
-KINDS: tuple[str, ...] = get_args(Kind)
 
 ANOTHER_NAMESPACE = "outside this container"
 """The note of a process of another pid namespace: its pid means nothing here."""
@@ -80,3 +78,9 @@ class Process:
 def earliest(times: Iterable[float | None]) -> float | None:
     """The earliest of the known times; None if none is known."""
     return min((time for time in times if time is not None), default=None)
+
+
+def known_sum(amounts: Iterable[int | None]) -> int | None:
+    """The sum of the known amounts; None if none is known."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None

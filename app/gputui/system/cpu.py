@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputui.system.root import Root
+from gputui.system.root import Root, pairs
 
 _AMD, _INTEL_SAPPHIRE, _INTEL_SKYLAKE, _INTEL_BROADWELL, _POWER9 = 16.0, 22.0, 10.0, 6.0, 32.0
 """GB/s one way, NCCL's model (graph/topo.h)."""
@@ -14,12 +14,7 @@ _SKYLAKE_MODEL, _SAPPHIRE_MODEL = 85, 143
 def between_cpus(root: Root) -> float | None:
     """Return GB/s one way between two sockets, as NCCL models it; None for processors without a model."""
     # The first processor is enough; a large box has hundreds.
-    text = root.text("/proc/cpuinfo", 4096) or ""
-    facts: dict[str, str] = {}
-    for line in text.splitlines():
-        name, colon, value = line.partition(":")
-        if colon:
-            facts.setdefault(name.strip(), value.strip())
+    facts = pairs((root.text("/proc/cpuinfo", 4096) or "").partition("\n\n")[0])
     vendor, model = facts.get("vendor_id", ""), facts.get("model", "")
     if vendor == "AuthenticAMD":
         return _AMD

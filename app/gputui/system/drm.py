@@ -16,7 +16,7 @@ from typing import Any
 from gputui.inventory.formatting import GIB, MIB
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.system.pci_tree import FUNCTION, PciPlace, outermost_bridge, place
-from gputui.system.root import Root, whole
+from gputui.system.root import Root, pairs, whole
 
 DRM = "/sys/class/drm"
 MOST_CARDS = 1024
@@ -51,33 +51,20 @@ class Card:
 def card_of(root: Root, name: str) -> Card | None:
     """Return the hardware behind "card0" or "renderD128", None where there is none."""
     folder = f"{DRM}/{name}/device"
-    found = dict(
-        line.partition("=")[::2] for line in (root.text(f"{folder}/uevent") or "").splitlines() if "=" in line
-    )
-    driver = found.get("DRIVER", "")
-    real = None if "DRIVER" in found and "PCI_SLOT_NAME" in found else root.real(folder)
-    if not driver and real is None:
+    found = pairs(root.text(f"{folder}/uevent"), "=")
+    if "DRIVER" not in found:
         return None
-    if not driver:
-        driver = (root.real(f"{folder}/driver") or "").rpartition("/")[2]
-    function = found.get("PCI_SLOT_NAME") or (real or "").rpartition("/")[2]
-    known = FUNCTION.fullmatch(function.lower())
+    function = found.get("PCI_SLOT_NAME", "").lower()
     renders = sorted(n for n in root.names(f"{folder}/drm") if _RENDER.fullmatch(n))
-    render = name if _RENDER.fullmatch(name) else renders[0] if renders else None
-    ids = found.get("PCI_ID", "").lower().partition(":")
+    vendor_id, _, device_id = found.get("PCI_ID", "").lower().partition(":")
     return Card(
         folder=folder,
-        driver=driver,
-        function=function.lower() if known else None,
-        render=render,
-        vendor_id=ids[0] or _hex(root, f"{folder}/vendor"),
-        device_id=ids[2] or _hex(root, f"{folder}/device"),
+        driver=found["DRIVER"],
+        function=function if FUNCTION.fullmatch(function) else None,
+        render=name if _RENDER.fullmatch(name) else next(iter(renders), None),
+        vendor_id=vendor_id,
+        device_id=device_id,
     )
-
-
-def _hex(root: Root, path: str) -> str:
-    number = root.number(path, 16)
-    return "" if number is None else f"{number & 0xFFFF:04x}"
 
 
 def nodes_of(root: Root, render: str | None) -> tuple[str, ...]:
@@ -268,8 +255,7 @@ def _clients_of(root: Root, pid: str) -> list[Client]:
         text = root.text(f"/proc/{pid}/fdinfo/{number}", 16_384) or ""
         if "drm-pdev" not in text:
             continue
-        pairs = dict(line.partition(":")[::2] for line in text.splitlines() if ":" in line)
-        facts = {key.strip(): value.strip() for key, value in pairs.items()}
+        facts = pairs(text)
         # Several descriptors of one client report the same facts.
         by_id[facts["drm-pdev"].lower(), facts.get("drm-client-id", number)] = facts
     found: dict[str, tuple[Counter[str], dict[str, Counter[str]]]] = {}

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 
 from gputui.inventory.snapshot import HostLoad
-from gputui.system.root import HERE, Root, whole
+from gputui.system.root import HERE, Root, pairs, whole
 
 _IDLE = (3, 4)
 """Fields of the line "cpu" of /proc/stat that are not work: idle, and waiting for a disk."""
-_MEMORY = ("MemTotal:", "MemAvailable:")
-"""The beginnings of the lines of /proc/meminfo that are read, two of fifty."""
 
 
 class HostLoadReader:
@@ -21,8 +19,9 @@ class HostLoadReader:
         self._before: tuple[int, int] | None = None
 
     def read(self) -> HostLoad:
-        memory = self._memory()
-        total, available = memory.get("MemTotal"), memory.get("MemAvailable")
+        memory = pairs(self._root.text("/proc/meminfo"))
+        # The second includes caches that programs can reclaim.
+        total, available = (_bytes(memory.get(name, "")) for name in ("MemTotal", "MemAvailable"))
         stat = self._lines("stat")
         return HostLoad(
             cpu=self._cpu(stat),
@@ -44,13 +43,6 @@ class HostLoadReader:
         idle = (now[1] - before[1]) / (now[0] - before[0])
         return round(min(100.0, max(0.0, 100 * (1 - idle))), 1)
 
-    def _memory(self) -> dict[str, int]:
-        """Return the bytes in /proc/meminfo by name. MemAvailable includes caches that
-        programs can reclaim."""
-        facts = (line.partition(":") for line in self._lines("meminfo") if line.startswith(_MEMORY))
-        amounts = {name: whole(value.split()[0]) for name, _, value in facts if value.strip()}
-        return {name: amount * 1024 for name, amount in amounts.items() if amount is not None}
-
     def _lines(self, name: str) -> list[str]:
         # /proc/stat has a line for each interrupt.
         return (self._root.text(f"/proc/{name}", 1 << 20) or "").splitlines()
@@ -58,8 +50,14 @@ class HostLoadReader:
     def _load_average(self) -> float | None:
         try:
             return os.getloadavg()[0] if self._root.here else float(self._lines("loadavg")[0].split()[0])
-        except (OSError, ValueError, IndexError, AttributeError):
+        except (OSError, ValueError, IndexError):
             return None
+
+
+def _bytes(text: str) -> int | None:
+    """Return the bytes of "16 kB"."""
+    amount = whole(text.partition(" ")[0])
+    return None if amount is None else amount * 1024
 
 
 def _is_cpu(line: str) -> bool:

@@ -1,4 +1,4 @@
-"""The names of PCI devices by pci.ids, where the machine has that file; containers mostly have none."""
+"""The names of PCI devices: by the machine's pci.ids, else by our own excerpt, as containers have none."""
 
 from __future__ import annotations
 
@@ -21,6 +21,16 @@ def name_of(root: Root, vendor: str, device: str) -> str | None:
     Each model is read once, because the file is large.
     """
     text = next(filter(None, (root.text(path, _MOST) for path in _FILES)), "")
+    return _name_in(text, vendor, device) or _name_in(_own_file(), vendor, device)
+
+
+def _own_file() -> str:
+    from pathlib import Path
+
+    return (Path(__file__).parent / "pci.ids").read_text(encoding="utf-8")
+
+
+def _name_in(text: str, vendor: str, device: str) -> str | None:
     # The vendor's line, and the device's line below it, after a tab.
     start = re.search(rf"^{re.escape(vendor)}\s", text, re.MULTILINE)
     if start is None:

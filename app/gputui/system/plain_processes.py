@@ -5,13 +5,13 @@ psutil takes 20 ms and 1 MiB to import, and a box to which gputui was sent over 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from gputui.system.process_stat import ProcessStat, process_stat
+from gputui.system.root import pairs
 from gputui.system.users import user_name
 
 _MOST_BYTES = 1 << 16
@@ -65,13 +65,10 @@ class Process:
     def __hash__(self) -> int:
         return hash((self.pid, self._ticks))
 
-    def oneshot(self) -> contextlib.AbstractContextManager[None]:
-        """Do nothing: each answer is read separately."""
-        return contextlib.nullcontext()
-
     def username(self) -> str:
         """Return its owner, by its real uid."""
-        return user_name(int(self._status("Uid").split()[0]))
+        status = pairs(self._read("status").decode(errors="replace"))
+        return user_name(int(status["Uid"].split()[0]))
 
     def create_time(self) -> float:
         """Return its start in seconds since the epoch."""
@@ -83,13 +80,12 @@ class Process:
         return Process(parent) if parent > 0 else None
 
     def cmdline(self) -> list[str]:
-        """Return its words; [] for a kernel thread."""
-        data = self._read("cmdline").rstrip(b"\0")
-        return [os.fsdecode(word) for word in data.split(b"\0")] if data else []
+        """Return its words."""
+        return os.fsdecode(self._read("cmdline")).split("\0")
 
     def name(self) -> str:
         """Return the kernel's name for it, at most 15 characters."""
-        return self._status("Name")
+        return os.fsdecode(self._read("comm")).rstrip("\n")
 
     def cpu_percent(self, _: None) -> float:
         """Return percent of one CPU since the previous call; 0 at the first call."""
@@ -111,13 +107,6 @@ class Process:
             raise NoSuchProcess(self.pid)
         return stat
 
-    def _status(self, name: str) -> str:
-        for line in self._read("status").decode(errors="replace").splitlines():
-            key, _, value = line.partition(":")
-            if key == name:
-                return value.strip()
-        raise NoSuchProcess(self.pid)
-
     def _read(self, name: str) -> bytes:
         try:
             with open(f"/proc/{self.pid}/{name}", "rb") as file:  # noqa: PTH123
@@ -131,8 +120,5 @@ class Process:
 @lru_cache(maxsize=1)
 def _booted() -> float:
     """Return when the system was started, in seconds since the epoch."""
-    with open("/proc/stat", "rb") as file:  # noqa: PTH123
-        for line in file:
-            if line.startswith(b"btime "):
-                return float(line.split()[1])
-    raise Error("/proc/stat does not tell when the system was started")
+    with open("/proc/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+        return float(pairs(file.read(), " ")["btime"])

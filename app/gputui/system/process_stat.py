@@ -25,10 +25,18 @@ def process_stat(pid: int) -> ProcessStat | None:
     """Return the process that has this pid now; None where there is none, or it is not visible."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - a Path for each would cost more
-            # The name in the second field may have spaces and parentheses of its own.
-            fields = file.read().rpartition(b")")[2].split()
+            return stat_of(file.read())
+    except OSError:
+        return None
+
+
+def stat_of(data: bytes) -> ProcessStat | None:
+    """Return the process in such a file; None where it is not one."""
+    # The name in the second field may have spaces and parentheses of its own.
+    fields = data.rpartition(b")")[2].split()
+    try:
         return ProcessStat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
-    except (OSError, IndexError, ValueError):
+    except (IndexError, ValueError):
         return None
 
 

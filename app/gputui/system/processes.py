@@ -169,18 +169,17 @@ class ProcessTable:
         psutil = process_library()
 
         facts: dict[str, Any] = {}
-        with process.oneshot():
-            for name, ask in (
-                ("user", process.username),
-                ("command", lambda: _command(process)),
-                ("started", process.create_time),
-            ):
-                try:
-                    # A thousand workers have one user, and often one command: each text is kept once.
-                    facts[name] = sys.intern(found) if isinstance(found := ask(), str) else found
-                except (psutil.AccessDenied, psutil.ZombieProcess):
-                    facts[name] = None
-            ancestors = self._ancestors(process, facts["user"])
+        for name, ask in (
+            ("user", process.username),
+            ("command", lambda: _command(process)),
+            ("started", process.create_time),
+        ):
+            try:
+                # A thousand workers have one user, and often one command: each text is kept once.
+                facts[name] = sys.intern(found) if isinstance(found := ask(), str) else found
+            except (psutil.AccessDenied, psutil.ZombieProcess):
+                facts[name] = None
+        ancestors = self._ancestors(process, facts["user"])
         note = OWNER_UNKNOWN if facts["user"] is None else None
         container, own = _container(process.pid), facts["user"] == own_name()
         return Owner(**facts, note=note, container=container, ancestors=ancestors, ticks=ticks, own=own)

@@ -10,11 +10,18 @@ import re
 from collections.abc import Sequence
 
 from gputui.inventory.link import SELF, LinkMatrix
-from gputui.inventory.topology import Nic
+from gputui.inventory.topology import Locality, Nic, Topology
+from gputui.system.cpu import between_cpus
 from gputui.system.pci_tree import PciPlace, numa_nodes, pci_class, place
 from gputui.system.root import Root
 
 _NICS = "/sys/class/infiniband"
+
+
+def topology(root: Root, near: Sequence[Locality], bus_ids: Sequence[str | None]) -> Topology:
+    """Return the topology of devices with these places on the bus, and with what is `near` each."""
+    rdma = Rdma(root)
+    return Topology(tuple(near), rdma.nics(), rdma.links(bus_ids), between_cpus(root))
 
 
 class Rdma:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
+from itertools import islice
 
 MOST_BYTES = 64 * 1024
 """The most bytes of one file, unless the reader asks for more: sysfs gives a page (4 KiB), a
@@ -111,15 +112,11 @@ class Root:
         where = self._inside(path)
         if where is None:
             return []
-        found: list[str] = []
         try:
             with os.scandir(where) as entries:
-                for entry in entries:
-                    found.append(entry.name)
-                    if len(found) >= MOST_ENTRIES:
-                        break
+                found = [entry.name for entry in islice(entries, MOST_ENTRIES)]
         except (OSError, ValueError):
-            return found
+            return []
         if self._on_read is not None:
             self._on_read(path, None)
         return found
@@ -206,6 +203,12 @@ def whole(text: str, base: int = 10) -> int | None:
     except ValueError:
         return None
     return -number if text[0] == "-" else number
+
+
+def pairs(text: str | None, between: str = ":") -> dict[str, str]:
+    """Return the values by name of lines like "name: value"; other lines are left out."""
+    lines = (line.partition(between) for line in (text or "").splitlines())
+    return {name.strip(): value.strip() for name, found, value in lines if found}
 
 
 HERE = Root()

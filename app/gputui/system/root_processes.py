@@ -6,11 +6,13 @@ Users are numbers, because their names are not recorded.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cached_property
 
 from gputui.inventory.process import OWNER_UNKNOWN
 from gputui.system.containers import container
+from gputui.system.process_stat import stat_of
 from gputui.system.processes import HostUse, Owner, ProcessTable
-from gputui.system.root import Root, whole
+from gputui.system.root import Root, pairs, whole
 
 _TICKS = 100
 """Ticks per second, on every machine that Linux runs on today (USER_HZ)."""
@@ -22,7 +24,6 @@ class RootProcesses(ProcessTable):
     def __init__(self, root: Root) -> None:
         super().__init__(host_pids=True)
         self._root = root
-        self._booted: float | None = None
 
     def lives(self, pid: int) -> bool:
         return pid in self._known
@@ -34,10 +35,10 @@ class RootProcesses(ProcessTable):
         status = self._root.text(f"/proc/{pid}/status")
         if status is None:
             return Owner(note=OWNER_UNKNOWN)
-        facts = dict(line.partition(":")[::2] for line in status.splitlines() if ":" in line)
+        facts = pairs(status)
         uid = (facts.get("Uid", "").split() or [""])[0]
         words = (self._root.bytes(f"/proc/{pid}/cmdline") or b"").rstrip(b"\0")
-        command = words.replace(b"\0", b" ").decode(errors="replace") or facts.get("Name", "").strip()
+        command = words.replace(b"\0", b" ").decode(errors="replace") or facts.get("Name", "")
         return Owner(
             user=uid if whole(uid) is not None else None,
             command=command or None,
@@ -46,12 +47,10 @@ class RootProcesses(ProcessTable):
             container=container(self._root.text(f"/proc/{pid}/cgroup") or ""),
         )
 
+    @cached_property
+    def _booted(self) -> int | None:
+        return whole(pairs(self._root.text("/proc/stat", 1 << 20), " ").get("btime", ""))
+
     def _started(self, pid: int) -> float | None:
-        # The name, in parentheses, may contain anything.
-        fields = (self._root.text(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
-        ticks = whole(fields[19]) if len(fields) > 19 else None
-        if self._booted is None:
-            lines = (self._root.text("/proc/stat", 1 << 20) or "").splitlines()
-            told = next((whole(line[6:].strip()) for line in lines if line.startswith("btime ")), None)
-            self._booted = float(told) if told is not None else None
-        return None if ticks is None or self._booted is None else self._booted + ticks / _TICKS
+        stat = stat_of(self._root.bytes(f"/proc/{pid}/stat") or b"")
+        return None if stat is None or self._booted is None else self._booted + stat.ticks / _TICKS

@@ -81,7 +81,7 @@ class Keeper:
             self._minute = minute
             self._writing = threading.Thread(
                 target=self._write,
-                args=(store, before, minute, self._meter.take()),
+                args=(store, minute, self._meter.take()),
                 name="gputui: keep the past",
                 daemon=True,
             )
@@ -115,15 +115,21 @@ class Keeper:
     def _file(self) -> Path:
         return state_folder(self._environ) / f"timeline-{host_name()}.ring"
 
-    def _write(self, store: Store, start: int, end: int, day: Day) -> None:
-        """Write the minutes from `start` to before `end`: they no longer change while they are read. Add
-        `day` to the usage of its day."""
+    def _write(self, store: Store, end: int, day: Day) -> None:
+        """Write the minutes before `end`: they no longer change while they are read. Add `day` to the usage
+        of its day."""
         try:
             file = self._file()
             private_folder(file.parent)
             if self._has_lock(file):
                 self._keep_day(day)
-                _write(file, store, max(start, end - ring_file.MINUTES), end)
+                if keys := ring_file.kept_keys(store, end):
+                    try:
+                        # What is not a file of our own is left alone.
+                        os.close(open_own(file))
+                    except FileNotFoundError:
+                        _remove_old(file)
+                    write_private(file, ring_file.whole(store, keys, end - 1))
             self.problem = None
         except KeyError:
             pass  # one of very many devices was dropped during the write: the next minute writes again
@@ -174,28 +180,6 @@ def with_kept_past(snapshot: Snapshot, environ: Mapping[str, str]) -> Snapshot:
             device = replace(device, idle_since=since)
         devices.append(device)
     return replace(snapshot, devices=tuple(devices))
-
-
-def _write(file: Path, store: Store, start: int, end: int) -> None:
-    keys = ring_file.kept_keys(store, end)
-    if not keys:
-        return
-    head = ring_file.head(store, keys)
-    try:
-        handle = open_own(file, os.O_RDWR)
-    except FileNotFoundError:
-        _remove_old(file)
-        write_private(file, ring_file.whole(store, keys, end - 1))
-        return
-    try:
-        if os.fstat(handle).st_size == ring_file.size(keys) and os.pread(handle, len(head), 0) == head:
-            for minute in range(start, end):
-                os.pwrite(handle, ring_file.record(store, keys, minute), ring_file.place(keys, minute))
-            return
-    finally:
-        os.close(handle)
-    # Another set of devices: the store has everything that the file had.
-    write_private(file, ring_file.whole(store, keys, end - 1))
 
 
 def _remove_old(file: Path) -> None:

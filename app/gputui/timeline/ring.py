@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from math import isfinite, nan
 
 _NONE = array("f", (nan,))
+_NEVER = 1 << 62
+"""The first bucket of an empty ring, after all others."""
 
 
 class Ring:
@@ -15,7 +17,7 @@ class Ring:
     Bucket n holds the seconds from n × `width` on (since the epoch), and is stored at n modulo `size`. NaN is
     unknown: there was no reading, or the driver did not report the figure.
 
-    first, head  the first and the newest bucket that were ever written, None before the first write
+    first, head  the first and the newest bucket that were ever written; -1 is the newest of none
     """
 
     __slots__ = ("_count", "_last", "_peak", "_sum", "first", "head", "means", "peaks", "size", "width")
@@ -23,8 +25,7 @@ class Ring:
     def __init__(self, width: int, size: int) -> None:
         self.width, self.size = width, size
         self.means, self.peaks = _NONE * size, _NONE * size
-        self.first: int | None = None
-        self.head: int | None = None
+        self.first, self.head = _NEVER, -1
         self._sum, self._count, self._peak = 0.0, 0, 0.0
         self._last: tuple[float, float] | None = None
 
@@ -57,16 +58,13 @@ class Ring:
     def _open(self, number: int, time: float, bridge: float) -> None:
         """Make a bucket the newest one."""
         before, last = self.head, self._last
-        if before is None or self.first is None:
-            self.first = number
-        elif number > before:
+        if number > before >= 0:
             between = last[1] if last is not None and 0 <= time - last[0] <= bridge else nan
             self._fill(before + 1, number, between)
         else:
             # The clock was set back: earlier values for the time from now on are wrong.
             self._fill(number, before + 1, nan)
-            self.first = min(self.first, number)
-        self.head = number
+        self.first, self.head = min(self.first, number), number
         self._sum, self._count, self._peak = 0.0, 0, 0.0
 
     def _fill(self, start: int, end: int, value: float) -> None:
@@ -83,8 +81,6 @@ class Ring:
 
     def window(self, start: int, end: int, peaks: bool = False) -> list[float]:
         """Return the means (or the peaks) of the buckets from `start` to before `end`; NaN is unknown."""
-        if self.head is None or self.first is None:
-            return [nan] * (end - start)
         low = min(max(start, self.first, self.head - self.size + 1), end)
         high = max(low, min(end, self.head + 1))
         data = self.peaks if peaks else self.means
@@ -96,14 +92,10 @@ class Ring:
     def adopt(self, older: Ring) -> None:
         """Take over the buckets of another ring of this width and size from before this
         ring's first bucket."""
-        if older.head is None or older.first is None:
-            return
-        if self.head is None or self.first is None:
+        if self.head < 0:
             self.head = older.head
-            start, end = max(older.first, older.head - self.size + 1), older.head + 1
-        else:
-            start = max(older.first, older.head - self.size + 1, self.head - self.size + 1)
-            end = min(self.first, older.head + 1)
+        start = max(older.first, older.head - self.size + 1, self.head - self.size + 1)
+        end = min(self.first, older.head + 1)
         if start < end:
             self.first = start
         for at, many in self._slots(start, end):

@@ -68,7 +68,7 @@ class Past:
     @property
     def newest(self) -> int:
         """The last minute with any data, since the epoch; 0 for none."""
-        return max((rings[-1].head or 0 for rings in list(self.rings.values())), default=0)
+        return max((0, *(rings[-1].head for rings in list(self.rings.values()))))
 
     def full(self, metric: Metric) -> float | None:
         """Return the 100 % value of a figure."""
@@ -189,7 +189,7 @@ class Timelines:
         past = self.store.devices.get(key)
         for ring in (past.rings.get(metric) or ()) if past else ():
             number = floor(moment / ring.width + 1e-6)
-            if ring.first is None or ring.head is None or number < max(ring.first, ring.head - ring.size + 1):
+            if number < max(ring.first, ring.head - ring.size + 1):
                 # A coarser ring may reach further back.
                 continue
             value = ring.window(number, number + 1)[0]
@@ -247,11 +247,11 @@ def _columns(rings: Sequence[Ring], span: Span, peaks: bool) -> list[float]:
     ]
     # A coarser ring may know the time before this ring began: a ring that was read from a file does. The
     # coarser bucket in which this ring began has no earlier data.
-    began = None if ring.first is None else ring.first * ring.width
-    older = [r for r in rings[1:] if r.first is not None and (began is None or r.first < began // r.width)]
+    began = ring.first * ring.width
+    older = [each for each in rings[1:] if each.first < began // each.width]
     if older:
         coarse = older[0].width
-        before = span.columns if began is None else span.column(began // coarse * coarse)
+        before = span.column(began // coarse * coarse)
         if before > 0 and any(value != value for value in found[:before]):
             coarser = _columns(older, span, peaks)
             for place in range(min(before, span.columns)):

@@ -237,8 +237,7 @@ def _holders(snapshot: Snapshot, device: Device) -> dict[str, tuple[str, float |
 
 def host_name() -> str:
     """Return the name of this machine, for the name of a file."""
-    # Windows has no uname(2).
-    return re.sub(r"[^A-Za-z0-9.-]", "_", os.uname().nodename)[:64] if hasattr(os, "uname") else "host"
+    return re.sub(r"[^A-Za-z0-9.-]", "_", os.uname().nodename)[:64]
 
 
 def folder_of(state: Path) -> Path:

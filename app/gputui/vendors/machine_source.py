@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
@@ -113,9 +114,7 @@ class MachineSource:
 
     def _host_name(self) -> str | None:
         if self._root.here:
-            import socket
-
-            return socket.gethostname()
+            return os.uname().nodename
         return self._root.text("/proc/sys/kernel/hostname", 256) or None
 
     def _near(self, node: int | None, files: GpuFiles | None, folder: str | None = None) -> Locality:

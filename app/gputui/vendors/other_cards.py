@@ -19,19 +19,8 @@ from gputui.system.root import Root
 VENDOR = "other"
 """`Device.vendor` of such a device, which belongs to no vendor of gputui."""
 
-_READ_BY_VENDORS = frozenset({"", "nvidia", "amdgpu", "amdgpu_xcp", "amdgpu_xcp_drv", "i915", "xe"})
+_READ_BY_VENDORS = frozenset({"nvidia", "amdgpu", "amdgpu_xcp", "amdgpu_xcp_drv", "i915", "xe"})
 """Drivers whose devices a vendor's source lists."""
-
-_NAMES = {
-    "1a03:2000": "ASPEED Graphics Family",
-    "102b:0522": "MGA G200e [Pilot]",
-    "102b:0532": "MGA G200eW",
-    "102b:0533": "MGA G200EH",
-    "102b:0534": "G200eR2",
-    "102b:0536": "Integrated Matrox G200eW3 Graphics Controller",
-    "102b:0538": "MGA G200eH3",
-}
-"""The adapters that servers have, by PCI id, for machines without pci.ids."""
 
 
 def other_cards(root: Root, known: Collection[str]) -> tuple[Device, ...]:
@@ -43,7 +32,7 @@ def other_cards(root: Root, known: Collection[str]) -> tuple[Device, ...]:
 
 
 def _device(root: Root, card: Card, bus: str, place: int) -> Device:
-    name = _NAMES.get(card.pci_id or "") or name_of(root, card.vendor_id, card.device_id)
+    name = name_of(root, card.vendor_id, card.device_id)
     return Device(
         index=-1 - place,
         uuid="",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, cast
 
@@ -73,23 +73,19 @@ def installed(name: str) -> str:
 
 def vendors_maybe_on(root: Root) -> tuple[Vendor, ...]:
     """Return the vendors whose devices that machine may have."""
-    loaded = (
-        name
-        for name in _BUILT_IN
-        if not root.here or name not in _SIGNS or any(map(root.has, _SIGNS[name].files))
-    )
-    found = (*map(vendor_named, loaded), *_added().values())
+    found = _vendors_with(lambda signs: not root.here or any(map(root.has, signs.files)))
     return tuple(vendor for vendor in found if vendor.maybe_there(root))
+
+
+def _vendors_with(shown: Callable[[_Signs], bool]) -> tuple[Vendor, ...]:
+    """Return the vendors without signs, and those whose signs are shown."""
+    loaded = (name for name in _BUILT_IN if name not in _SIGNS or shown(_SIGNS[name]))
+    return (*map(vendor_named, loaded), *_added().values())
 
 
 def _vendors_listed(environ: Mapping[str, str]) -> tuple[Vendor, ...]:
     """Return the vendors that may have a list of devices in the environment."""
-    named = (
-        name
-        for name in _BUILT_IN
-        if name not in _SIGNS or any(each in environ for each in _SIGNS[name].lists)
-    )
-    return (*map(vendor_named, named), *_added().values())
+    return _vendors_with(lambda signs: any(each in environ for each in signs.lists))
 
 
 @lru_cache(maxsize=64)

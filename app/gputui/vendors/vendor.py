@@ -8,6 +8,7 @@ only.
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -116,8 +117,8 @@ class Vendor:
     driver             the name of the driver's own interface, in a sentence
     driver_probe       a script for Python 3.8 and newer, without imports of gputui, whose `driver()` returns
                        {"error", "code", "version", "devices": [{"uuid", "bus", "name", "memory"}]} as
-                       the driver itself reports them (asked_driver.py has the code that CUDA and HIP share);
-                       None: only torch is asked
+                       the driver itself reports them (asked_driver.py has the code that CUDA and HIP share):
+                       driver_probe.py beside the vendor's module; None: only torch is asked
     same_names         whether programs see `Device.name`; other runtimes have names of their own
     torch_build        the remedy where torch is a build for the CPU
     other_builds       the remedies for tensorflow and jax, by their names
@@ -144,7 +145,10 @@ class Vendor:
 
     @property
     def driver_probe(self) -> Path | None:
-        return None
+        from pathlib import Path
+
+        beside = Path(sys.modules[type(self).__module__].__file__ or "").with_name("driver_probe.py")
+        return beside if beside.is_file() else None
 
     def source(self, root: Root) -> Source:
         """Return the source, not open yet, of the vendor's devices on the machine whose files `root` has.

@@ -172,12 +172,8 @@ class Visibility:
 
     def entries(self, text: str) -> tuple[str, ...]:
         """Return the entries of a list up to the first that can name no device: the reader stops there."""
-        found: list[str] = []
-        for entry in map(str.strip, text.split(",")):
-            if not is_digits(entry) and not self._looks_like_uuid(entry):
-                break
-            found.append(entry)
-        return tuple(found)
+        entries = map(str.strip, text.split(","))
+        return tuple(takewhile(lambda entry: is_digits(entry) or self._looks_like_uuid(entry), entries))
 
     def names_these(self, text: str, devices: Sequence[Device]) -> bool:
         """Return whether a list names exactly these devices, in any order."""

@@ -32,7 +32,7 @@ def chart(
     chart is directly above (`close`), an eighth of a line stays free between them."""
     levels = _levels(means, tall * 8 - close, full)
     style = _STYLES[metric]
-    marked = span.column(cursor) if cursor is not None else -1
+    marked = _marked(span, cursor)
     rows: list[Line] = []
     for line in reversed(range(tall)):
         text = "".join(map(_steps(line, tall).__getitem__, levels))
@@ -57,7 +57,7 @@ def outlined(
     at the highest value (`peaks`) of a column where that is well above its mean."""
     columns = list(zip(_levels(means, tall * 8, full), _levels(peaks, tall * 8, full), strict=True))
     dotted = {tall - 1, half_line(tall)} if tall > 2 else set()
-    marked = span.column(cursor) if cursor is not None else -1
+    marked = _marked(span, cursor)
 
     def cell(line: int, place: int, level: int, peak: int) -> tuple[str, str]:
         top = (level - 1) // 8
@@ -80,6 +80,11 @@ def outlined(
         runs = groupby(cells, key=lambda each: each[1])
         rows.append(tuple(("".join(text for text, _ in run), style) for style, run in runs))
     return rows
+
+
+def _marked(span: Span, cursor: float | None) -> int:
+    """The column of the cursor; one outside the span for none."""
+    return -1 if cursor is None else span.column(cursor)
 
 
 def _levels(values: Sequence[float], most: int, full: float) -> list[int]:
@@ -105,7 +110,7 @@ def _steps(line: int, tall: int) -> tuple[str, ...]:
 
 def mark(span: Span, cursor: float | None) -> Line:
     """The line below the axis with the cursor's mark, so that the axis stays readable."""
-    marked = span.column(cursor) if cursor is not None else -1
+    marked = _marked(span, cursor)
     if not 0 <= marked < span.columns:
         return ((" " * span.columns, ""),)
     return (" " * marked, ""), ("▲", "cursor"), (" " * (span.columns - marked - 1), "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, printable, short_bus_id, short_name
@@ -12,9 +12,6 @@ from gputui.inventory.light_dataclasses import dataclass
 from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Span, bar, fit, shorten
-
-if TYPE_CHECKING:
-    from gputui.inventory.telemetry import Telemetry
 
 UNKNOWN = "–"
 
@@ -190,12 +187,9 @@ def _command(device: Device, cell: Cell) -> tuple[Span, ...]:
     return ((fit(printable(main.command or UNKNOWN) if main else "", cell.width), "dim"),)
 
 
-def _details(
-    fact: Callable[[Telemetry], float | None], unit: str = ""
-) -> Callable[[Device, Cell], tuple[Span, ...]]:
-    return lambda device, cell: _number(
-        fact(device.telemetry) if device.telemetry else None, cell.width, cell.tone, unit
-    )
+def _detail(fact: str) -> Callable[[Device, Cell], tuple[Span, ...]]:
+    """The content of a column with a percentage of the telemetry."""
+    return lambda device, cell: _number(getattr(device.telemetry, fact, None), cell.width, cell.tone, "%")
 
 
 def _utilization_bars(box: Box) -> Sizes:
@@ -299,35 +293,13 @@ COLUMNS: tuple[Column, ...] = (
         usual=False,
         right=False,
     ),
-    Column(
-        "fan",
-        "FAN",
-        "fan speed",
-        _fixed(4, 26),
-        9,
-        _details(lambda telemetry: telemetry.fan, "%"),
-        needs=Want.DETAILS,
-        usual=False,
-    ),
-    Column(
-        "encoder",
-        "ENC",
-        "utilization of the video encoder",
-        _fixed(4, 26),
-        10,
-        _details(lambda telemetry: telemetry.encoder, "%"),
-        needs=Want.DETAILS,
-        usual=False,
-    ),
-    Column(
-        "decoder",
-        "DEC",
-        "utilization of the video decoder",
-        _fixed(4, 26),
-        11,
-        _details(lambda telemetry: telemetry.decoder, "%"),
-        needs=Want.DETAILS,
-        usual=False,
+    *(
+        Column(id, heading, title, _fixed(4, 26), priority, _detail(id), needs=Want.DETAILS, usual=False)
+        for priority, id, heading, title in (
+            (9, "fan", "FAN", "fan speed"),
+            (10, "encoder", "ENC", "utilization of the video encoder"),
+            (11, "decoder", "DEC", "utilization of the video decoder"),
+        )
     ),
     Column(
         "pcie",
@@ -398,8 +370,8 @@ class Columns:
 
         state  cells that the longest state needs: the user's own columns leave that many
         """
-        snapshot = app_state.snapshot
-        devices = snapshot.devices if snapshot else ()
+        snapshot = app_state.box
+        devices = snapshot.devices
         tree = any(device.parent for device in devices)
         labels = [len(label_of(app_state, device, tree)) for device in devices]
         names = {_short_name(device) for device in devices}
@@ -407,9 +379,7 @@ class Columns:
             alike=len(names) < 2,
             name=max([4, *map(len, names)]),
             profile=max((max(7, len(_short_name(d))) for d in devices if d.parent), default=0),
-            amount=max(
-                [6, *(_amount(snapshot.memory(device)[1]) for device in devices)] if snapshot else [6]
-            ),
+            amount=max([6, *(_amount(snapshot.memory(device)[1]) for device in devices)]),
             shared=any(device.unified for device in devices),
             watts=max(
                 (max(3, len(f"{d.power_limit:.0f}")) for d in devices if d.power_limit is not None),
@@ -444,8 +414,7 @@ class Columns:
 
 def label_of(app_state: AppState, device: Device, tree: bool) -> str:
     """The number of a device; in a tree the parts of a GPU are shown under it."""
-    assert app_state.snapshot is not None
-    return f"{'└ ' if tree and device.parent else ''}{app_state.snapshot.label(device)}"
+    return f"{'└ ' if tree and device.parent else ''}{app_state.box.label(device)}"
 
 
 def _wishes(columns: Sequence[Column], box: Box, chosen: bool, state: int) -> list[tuple[int, Column, int]]:

@@ -24,16 +24,8 @@ SIGNS: dict[str, tuple[str, str]] = {
 }
 """The stronger a link, the taller its sign. Where there is room, its word follows the sign."""
 
-_SHORT = {
-    "XGMI": "XG",
-    "MDF": "MD",
-    "XL*": "X*",
-    "PIX": "PI",
-    "PXB": "PX",
-    "PHB": "PH",
-    "NODE": "ND",
-    "SYS": "SY",
-}
+_SHORT = {"XL*": "X*", "NODE": "ND"}
+"""The two letters of a word, where they are not its first two."""
 _WIDE, _NARROW, _TINY = 6, 4, 2
 """Cells per column: sign and word, sign and two letters, the sign alone."""
 
@@ -128,8 +120,7 @@ def near(app_state: AppState) -> Iterator[str]:
         links = {
             device.key: link
             for device, row in places
-            if row < len(snapshot.topology.nic_links)
-            and (link := snapshot.topology.nic_links[row][column]) in nearest
+            if (link := snapshot.topology.nic_links[row][column]) in nearest
         }
         if links:
             best = min(links.values(), key=nearest.index)
@@ -190,7 +181,7 @@ def _cell(word: str | None, cell: int) -> Span:
     if room == 1:
         return mark, style
     if room < _WIDE - 1:
-        return fit(mark + (str(count) if count else _SHORT[word]), room), style
+        return fit(mark + (str(count) if count else _SHORT.get(word, word[:2])), room), style
     return fit(mark + word, room), style
 
 

@@ -220,10 +220,8 @@ def title(text: str, width: int, *tails: str) -> Line:
     return clip(((" ─ ", "rule"), (text, "title"), (f" {rule}", "rule"), (end, "dim")), width)
 
 
-def bar(fraction: float | None, width: int) -> tuple[str, str]:
-    """A horizontal bar as (full part, empty part), to an eighth of a cell; unknown is all spaces."""
-    if fraction is None:
-        return "", " " * width
+def bar(fraction: float, width: int) -> tuple[str, str]:
+    """A horizontal bar as (full part, empty part), to an eighth of a cell."""
     filled = text_table.bar(fraction, width)
     return filled, "░" * (width - len(filled))
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from gputui.inventory.light_dataclasses import dataclass
-from gputui.system.root import Root, whole
+from gputui.system.root import Root, pairs, whole
 
 TOPOLOGY = "/sys/class/kfd/kfd/topology"
 NODES = f"{TOPOLOGY}/nodes"
@@ -157,13 +157,8 @@ def topology(root: Root) -> Topology:
 def properties(root: Root, path: str) -> dict[str, int]:
     """Parse lines of "key value"; values that are not numbers are left out. {} where there is
     no such file."""
-    found: dict[str, int] = {}
-    for line in (root.text(path) or "").splitlines():
-        key, _, text = line.partition(" ")
-        number = whole(text.strip())
-        if number is not None:
-            found[key] = number
-    return found
+    found = {key: whole(text) for key, text in pairs(root.text(path), " ").items()}
+    return {key: number for key, number in found.items() if number is not None}
 
 
 def _banks(root: Root, folder: str) -> tuple[tuple[str, ...], int | None]:

@@ -19,10 +19,9 @@ from gputui.sources.source import Want
 from gputui.system.drm import Card, Client, card_of, cards, clients, may_open
 from gputui.system.pci_tree import PciPlace, long_bus_id, numa_nodes
 from gputui.system.root import Root
-from gputui.vendors.amd import kfd
+from gputui.vendors.amd import kfd, names
 from gputui.vendors.amd.card import AmdCard
 from gputui.vendors.amd.kfd import Node
-from gputui.vendors.amd.names import Names
 from gputui.vendors.machine_source import MachineSource, left_of
 
 if TYPE_CHECKING:
@@ -84,7 +83,6 @@ class AmdSource(MachineSource):
         super()._forget()
         self._gpus: list[_Gpu] | None = None
         self._topology = kfd.Topology((), (), False, ())
-        self._names = Names(self._root)
         self._drawn: list[Client] = []
 
     def open(self) -> None:
@@ -123,7 +121,7 @@ class AmdSource(MachineSource):
         nodes = [node for node in self._topology.gpus if node.render and may_open(self._root, node.render)]
         closed = not nodes and bool(self._topology.gpus)
         nodes = nodes or list(self._topology.gpus)
-        by_function = {card.function: card for card in cards(self._root) if _is_ours(card)}
+        by_function = {card.function: card for card in cards(self._root) if card.driver in _DRIVERS}
         # The installed version, "6.4.1-83" (ROCm's installation guide). A container may have another version.
         rocm = self._root.text("/opt/rocm/.info/version", 256)
         ids = Counter(node.unique_id for node in nodes)
@@ -189,7 +187,7 @@ class AmdSource(MachineSource):
         """Return the card of a node: that of its render node, which may be another vendor's
         in a recording."""
         card = card_of(self._root, node.render) if node.render else None
-        if card is None or not _is_ours(card) or card.function not in (None, node.location):
+        if card is None or card.driver not in _DRIVERS or card.function not in (None, node.location):
             card = None
         if card is None or card.function is None:
             # A partition has a device of its own without facts: the whole GPU's device has the identity.
@@ -209,7 +207,8 @@ class AmdSource(MachineSource):
         for gpu in self._gpus or ():
             card, pci_id = gpu.card, gpu.device.pci_id or "1002:?"
             revision, product = (card.revision, card.text("product_name")) if card else (None, None)
-            name = self._names.name(pci_id, revision, product, gpu.device.compute_capability)
+            architecture = gpu.device.compute_capability
+            name = names.name(self._root, pci_id, revision, product, architecture)
             limit: dict[str, Any] = {}
             if gpu.device.max_sm_clock is None and card is not None:
                 limit = {"max_sm_clock": card.max_clock()}
@@ -265,18 +264,11 @@ class AmdSource(MachineSource):
         return matrices(rows, [gpu.place for gpu in gpus], self._topology, one)
 
     def _read_topology(self) -> Topology:
-        from gputui.inventory.topology import Topology
-        from gputui.system.cpu import between_cpus
-        from gputui.system.rdma import Rdma
+        from gputui.system.rdma import topology
 
-        gpus, rdma = self._gpus or (), Rdma(self._root)
-        near = tuple(self._near(gpu.device.numa_node, gpu.card) for gpu in gpus)
-        links = rdma.links([gpu.device.pci_bus_id for gpu in gpus])
-        return Topology(near, rdma.nics(), links, between_cpus(self._root))
-
-
-def _is_ours(card: Card) -> bool:
-    return card.driver in _DRIVERS or (not card.driver and card.vendor_id == "1002")
+        gpus = self._gpus or ()
+        near = [self._near(gpu.device.numa_node, gpu.card) for gpu in gpus]
+        return topology(self._root, near, [gpu.device.pci_bus_id for gpu in gpus])
 
 
 def _uuid(unique_id: int) -> str:

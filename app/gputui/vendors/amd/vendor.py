@@ -12,8 +12,6 @@ from gputui.vendors.vendor import Containers, Vendor, renumbered
 from gputui.vendors.visibility import Changes, Visibility
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from gputui.sources.source import Source
     from gputui.system.root import Root
 
@@ -142,12 +140,6 @@ class Amd(Vendor):
 
     def untold(self, device: Device) -> str:
         return _OF_A_PARTITION if device.board else ""
-
-    @property
-    def driver_probe(self) -> Path | None:
-        from pathlib import Path
-
-        return Path(__file__).parent / "driver_probe.py"
 
     def nodes(self, device: Device, root: Root) -> tuple[str, ...]:
         from gputui.system.drm import nodes_of

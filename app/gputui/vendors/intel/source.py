@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.device import Apart, Device
@@ -18,9 +18,9 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.process import Kind, Process
 from gputui.inventory.snapshot import Host
 from gputui.sources.source import Want
-from gputui.system.drm import SENSED, Card, cards, clients, may_open
+from gputui.system.drm import cards, clients, may_open
 from gputui.system.pci_tree import long_bus_id, numa_nodes
-from gputui.system.program import DEADLINE, Program
+from gputui.system.program import Program
 from gputui.system.root import HERE, Root
 from gputui.vendors.intel import memory, names, xpu_smi
 from gputui.vendors.intel.card import IntelCard
@@ -28,7 +28,6 @@ from gputui.vendors.machine_source import MachineSource, left_of
 
 if TYPE_CHECKING:
     from gputui.inventory.topology import Topology
-    from gputui.system.processes import ProcessTable
 
 HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"
 
@@ -45,21 +44,33 @@ _SAMPLE = 0.05
 """Seconds between two readings of the counters, where only one reading is requested (`pick`)."""
 
 
+_SENSED_BY_SMI = ("temperature", "power", "sm_clock")
+"""The readings of a card that `xpu_smi.Load` has, too."""
+
+
 @dataclass
 class _Gpu:
     """A card and the facts of its last reading; `listed` is its entry in xpu-smi."""
 
-    function: str | None
-    card: IntelCard | None = None
+    card: IntelCard
     listed: xpu_smi.Found | None = None
-    tiles: int = 1
     total: int | None = None
     load: xpu_smi.Load | None = None
+
+    @property
+    def function(self) -> str | None:
+        """Its PCI function."""
+        return self.card.card.function
 
     @property
     def number(self) -> int | None:
         """The number of the card in xpu-smi."""
         return self.listed.number if self.listed else None
+
+    @property
+    def integrated(self) -> bool:
+        """Whether it is part of a processor."""
+        return (self.function or "").endswith(":00:02.0")
 
 
 @dataclass
@@ -74,38 +85,28 @@ class _Unit:
 class IntelSource(MachineSource):
     """Intel's devices, as programs with the environment `environ` count them."""
 
-    def __init__(
-        self,
-        root: Root = HERE,
-        clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] = time.monotonic,
-        environ: Mapping[str, str] | None = None,
-        deadline: float = DEADLINE,
-        owners: ProcessTable | None = None,
-    ) -> None:
+    def __init__(self, root: Root = HERE, environ: Mapping[str, str] | None = None, **options: Any) -> None:
+        """`options` are those of MachineSource."""
         self._environ = os.environ if environ is None else environ
-        super().__init__(root, clock, ticks, deadline, owners)
+        super().__init__(root, **options)
 
     def _forget(self) -> None:
         super()._forget()
         self._smi = Program(self._root, "xpu-smi", self._deadline)
         self._units: list[_Unit] | None = None
         self._gpus: list[_Gpu] = []
-        self._by_table = False
         self._by_smi: xpu_smi.Used | None = None
 
     def open(self) -> None:
         if self._units is not None:
             return
-        found = [card for card in cards(self._root) if _is_ours(card)]
-        self._gpus = [_Gpu(card.function, IntelCard(self._root, card)) for card in found]
+        self._gpus = [
+            _Gpu(IntelCard(self._root, card)) for card in cards(self._root) if card.driver in _DRIVERS
+        ]
         if not self._gpus:
-            # A recording without the kernel's files may still have the program's answers.
+            # What xpu-smi says may be the reason.
             self._list()
-        if not self._gpus:
             raise self._nothing_found(NO_DEVICES, *self._troubles.values())
-        for gpu in self._gpus:
-            gpu.tiles = max(gpu.tiles, gpu.card.tiles if gpu.card else 1)
         self._units = self._numbered()
 
     def _read(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
@@ -130,18 +131,17 @@ class IntelSource(MachineSource):
         opens = [self._may_open(gpu) for gpu in self._gpus]
         closed = not any(opens)
         gpus = [gpu for gpu, may in zip(self._gpus, opens, strict=True) if may or closed]
-        gpus.sort(key=lambda gpu: (_is_integrated(gpu), gpu.function or "", gpu.number or 0))
+        gpus.sort(key=lambda gpu: (gpu.integrated, gpu.function or ""))
         units: list[_Unit] = []
         for gpu in gpus:
-            parts: list[int | None] = [*range(gpu.tiles)] if self._is_flat(gpu) else [None]
+            parts: list[int | None] = [*range(gpu.card.tiles)] if self._is_flat(gpu) else [None]
             for tile in parts:
                 units.append(self._unit(gpu, tile, len(units), closed))
         return units
 
     def _unit(self, gpu: _Gpu, tile: int | None, place: int, closed: bool) -> _Unit:
         card = gpu.card
-        integrated = _is_integrated(gpu)
-        apart: Apart | None = "no access" if closed else "integrated" if integrated else None
+        apart: Apart | None = "no access" if closed else "integrated" if gpu.integrated else None
         bus = long_bus_id(gpu.function) if gpu.function else None
         device = Device(
             index=-1 - place if closed else place,
@@ -153,23 +153,22 @@ class IntelSource(MachineSource):
             board=bus if tile is not None else None,
             partition=tile,
             apart=apart,
-            render=card.card.render if card else None,
-            pci_id=card.card.pci_id if card else None,
-            numa_node=card.number("numa_node") if card else None,
-            unified=integrated,
-            max_sm_clock=card.max_clock() if card else None,
+            render=card.card.render,
+            pci_id=card.card.pci_id,
+            numa_node=card.number("numa_node"),
+            unified=gpu.integrated,
+            max_sm_clock=card.max_clock(),
         )
         return _Unit(device, gpu, tile)
 
     def _is_flat(self, gpu: _Gpu) -> bool:
         """Return whether the tiles of a card are devices."""
         said = self._environ.get(HIERARCHY, "").upper()
-        is_max = gpu.card is not None and gpu.card.is_max
-        flat = said in ("FLAT", "COMBINED") or (said != "COMPOSITE" and is_max)
-        return flat and gpu.tiles > 1
+        flat = said in ("FLAT", "COMBINED") or (said != "COMPOSITE" and gpu.card.is_max)
+        return flat and gpu.card.tiles > 1
 
     def _may_open(self, gpu: _Gpu) -> bool:
-        render = gpu.card.card.render if gpu.card else None
+        render = gpu.card.card.render
         # Recordings leave out the folder that names the render node.
         return not self._root.here if render is None else may_open(self._root, render)
 
@@ -181,47 +180,23 @@ class IntelSource(MachineSource):
             return
         text = self._ask(self._smi, "discovery", "discovery", "-j")
         found = xpu_smi.devices(text)
-        rows = (
-            xpu_smi.overview(self._ask(self._smi, "discovery"))
-            if found is None and not self._smi.silent
-            else None
-        )
-        if rows is not None:
-            # Version 2 without a command prints everything in one table.
-            self._by_table, found = True, tuple(row.found for row in rows)
-        elif text is not None and not found and not all(map(_is_integrated, self._gpus or [_Gpu(None)])):
+        if text is not None and not found and not all(gpu.integrated for gpu in self._gpus):
             self._troubles["discovery"] = "xpu-smi discovery: its output is not a list of devices"
-        totals = {row.found.number: row.total for row in rows or ()}
-        by_function = {gpu.function: gpu for gpu in self._gpus}
-        alone = not self._gpus
-        for each in found or ():
-            gpu = by_function.get(each.function)
-            if gpu is None and alone:
-                gpu = _Gpu(each.function)
-                self._gpus.append(gpu)
-            if gpu is None:
-                continue
-            gpu.listed = each
-            gpu.total = totals.get(each.number)
-            if self._by_table:
-                continue
-            facts = xpu_smi.properties(
-                self._ask(self._smi, "discovery -d", "discovery", "-d", str(each.number), "-j")
-            )
-            gpu.total = xpu_smi.memory_total(facts)
-            if gpu.card is None:
-                gpu.tiles = xpu_smi.tiles(facts) or gpu.tiles
+        by_function = {each.function: each for each in found}
+        for gpu in self._gpus:
+            gpu.listed = by_function.get(gpu.function)
+            if gpu.number is not None:
+                words = ("discovery", "-d", str(gpu.number), "-j")
+                gpu.total = xpu_smi.memory_total(self._ask(self._smi, "discovery -d", *words))
 
     def _smi_loads(self, gpu: _Gpu) -> xpu_smi.Load | None:
         """Return xpu-smi's report of a card's load. It is read for all cards at once and
         cached for `_FRESH`."""
         if self._smi.there and self._is_due("load", _FRESH):
             self._list()
-            rows = xpu_smi.overview(self._ask(self._smi, "stats")) if self._by_table else None
-            in_table = {row.found.number: row.load for row in rows or ()}
             for each in self._gpus:
-                each.load = in_table.get(each.number) if each.number is not None else None
-                if each.number is not None and not self._by_table:
+                each.load = None
+                if each.number is not None:
                     text = self._ask(self._smi, "stats", "stats", "-d", str(each.number), "-j")
                     each.load = xpu_smi.load(text, each.total) if text is not None else None
         return gpu.load
@@ -234,14 +209,13 @@ class IntelSource(MachineSource):
         self._list()
         for unit in self._units or ():
             listed = unit.gpu.listed or xpu_smi.Found()
-            pci_id = unit.device.pci_id or listed.pci_id
-            name = listed.name or names.name(self._root, pci_id)
-            unit.device = replace(unit.device, name=name, pci_id=pci_id, uuid=listed.uuid or "")
+            name = listed.name or names.name(self._root, unit.device.pci_id)
+            unit.device = replace(unit.device, name=name, uuid=listed.uuid or "")
         self._host = Host(self._host_name(), self._driver(), None)
 
     def _driver(self) -> str | None:
         kernel = self._root.text("/proc/sys/kernel/osrelease", 256)
-        drivers = sorted({gpu.card.card.driver for gpu in self._gpus if gpu.card})
+        drivers = sorted({gpu.card.card.driver for gpu in self._gpus})
         return " ".join(filter(None, ("+".join(drivers), kernel))) or None
 
     def _read_load(self, alone: bool) -> None:
@@ -262,9 +236,7 @@ class IntelSource(MachineSource):
             )
 
     def _utilization(self, unit: _Unit) -> int | None:
-        if unit.gpu.card is None:
-            return None
-        tiles = range(unit.gpu.tiles) if unit.tile is None else (unit.tile,)
+        tiles = range(unit.gpu.card.tiles) if unit.tile is None else (unit.tile,)
         found = [unit.gpu.card.utilization(tile, self._ticks()) for tile in tiles]
         known = [load for load in found if load is not None]
         return max(known) if len(known) == len(found) else None
@@ -278,10 +250,10 @@ class IntelSource(MachineSource):
             return None, None
         gpu, card = unit.gpu, unit.gpu.card
         sizes: tuple[memory.Sizes, ...] = ()
-        if card is not None and self._root.here and card.card.render is not None:
+        if self._root.here and card.card.render is not None:
             sizes = memory.ask(card.card.render, card.card.driver)
         if unit.tile is not None:
-            sizes = (sizes[unit.tile],) if len(sizes) == gpu.tiles else ()
+            sizes = (sizes[unit.tile],) if len(sizes) == card.tiles else ()
         parts = [part for _, part in sizes]
         used = None if None in parts or not parts else sum(part or 0 for part in parts)
         total = sum(size for size, _ in sizes)
@@ -290,7 +262,7 @@ class IntelSource(MachineSource):
             part = of_smi.of(unit.tile) if of_smi else None
             used = part.memory_used if part else None
         if not sizes and gpu.total:
-            total = gpu.total if unit.tile is None else gpu.total // gpu.tiles
+            total = gpu.total if unit.tile is None else gpu.total // card.tiles
         return total or None, used
 
     def _read_sensors(self) -> None:
@@ -300,29 +272,23 @@ class IntelSource(MachineSource):
             facts = of_card[id(gpu)]
             if unit.tile is not None:
                 # Sensors belong to the whole card.
-                facts = {"sm_clock": gpu.card.clock(unit.tile) if gpu.card else None}
+                facts = {"sm_clock": gpu.card.clock(unit.tile)}
             unit.device = replace(unit.device, **facts)
 
     def _sensed(self, gpu: _Gpu) -> dict[str, Any]:
         """Return the readings of a card's sensors, with missing ones from xpu-smi."""
-        facts = gpu.card.readings(self._ticks()) if gpu.card else {}
-        missing = [n for n in SENSED if facts.get(n) is None and (n != "power_limit" or self._by_table)]
-        awake = gpu.card is None or not gpu.card.asleep
-        load = self._smi_loads(gpu) if missing and awake and not _is_integrated(gpu) else None
+        facts = gpu.card.readings(self._ticks())
+        missing = [n for n in _SENSED_BY_SMI if facts.get(n) is None]
+        load = self._smi_loads(gpu) if missing and not (gpu.card.asleep or gpu.integrated) else None
         if load is not None:
-            told = (load.temperature, load.power, load.power_limit, load.clock)
-            facts |= {n: fact for n, fact in zip(SENSED, told, strict=True) if n in missing}
+            facts |= {name: getattr(load, name) for name in missing}
         return facts
 
     def _read_processes(self) -> None:
         drawn = clients(self._root)
         if self._smi.there and self._is_due("processes", _FRESH):
             self._list()
-            if self._by_table:
-                table = self._ask(self._smi, "ps")
-                self._by_smi = None if table is None else xpu_smi.overview_processes(table)
-            else:
-                self._by_smi = xpu_smi.processes(self._ask(self._smi, "ps", "ps", "-j"))
+            self._by_smi = xpu_smi.processes(self._ask(self._smi, "ps", "ps", "-j"))
         for unit in self._units or ():
             found: dict[int, Process] = {}
             elsewhere: set[int] = set()
@@ -343,10 +309,7 @@ class IntelSource(MachineSource):
                     continue
                 # xpu-smi does not report which tile.
                 found.setdefault(pid, Process(pid, "compute", memory=amount if unit.tile is None else None))
-            known = unit.gpu.card is not None or self._by_smi is not None
-            unit.device = replace(
-                unit.device, processes=tuple(found[pid] for pid in sorted(found)) if known else None
-            )
+            unit.device = replace(unit.device, processes=tuple(found[pid] for pid in sorted(found)))
 
     # Wiring.
 
@@ -357,8 +320,7 @@ class IntelSource(MachineSource):
         cards_of = {id(gpu): number for number, gpu in enumerate(self._gpus)}
         ends: list[End] = []
         for unit in self._units or ():
-            card = unit.gpu.card
-            where = card.place(unit.device.numa_node) if card else None
+            where = unit.gpu.card.place(unit.device.numa_node)
             ends.append(End(where, unit.gpu.number, unit.tile, cards_of[id(unit.gpu)]))
         several = sum(unit.device.apart is None for unit in self._units or ()) > 1
         wires = None
@@ -376,16 +338,6 @@ class IntelSource(MachineSource):
 def _of_tile(memory: Mapping[str, int], tile: int) -> int | None:
     """Return a process's memory on a tile, by the region's name under xe or under i915."""
     return memory.get(f"vram{tile}", memory.get(f"local{tile}"))
-
-
-def _is_ours(card: Card) -> bool:
-    return (card.driver in _DRIVERS and card.vendor_id in ("8086", "")) or (
-        not card.driver and card.vendor_id == "8086"
-    )
-
-
-def _is_integrated(gpu: _Gpu) -> bool:
-    return (gpu.function or "").endswith(":00:02.0")
 
 
 def _kind(engines: Mapping[str, int], cycles: Mapping[str, int]) -> Kind:

@@ -12,8 +12,6 @@ from gputui.vendors.vendor import RARELY_TOLD, Containers, Vendor
 from gputui.vendors.visibility import Changes, Visibility
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from gputui.sources.source import Source
     from gputui.system.root import Root
 
@@ -82,12 +80,6 @@ class Intel(Vendor):
         if any(device.apart == "integrated" for device in devices):
             return ("an integrated GPU has the host's memory, and many programs for XPU do not support it",)
         return ()
-
-    @property
-    def driver_probe(self) -> Path | None:
-        from pathlib import Path
-
-        return Path(__file__).parent / "driver_probe.py"
 
     def nodes(self, device: Device, root: Root) -> tuple[str, ...]:
         from gputui.system.drm import nodes_of

@@ -2,8 +2,8 @@
 
 Its JSON has numbers as texts in some versions, leaves out what it does not know, and may be followed or
 replaced by an error in the same form. Every function parses the text of one answer and ignores what it does
-not understand. Tables for people are parsed where an answer is not JSON (`topology -m` never is). The output
-of each version is in its sources (github.com/intel/xpumanager, branches v1.3.x and v2.x).
+not understand. Every version answers `-j` in JSON; `topology -m` is a table. The output of each version is in
+its sources (github.com/intel/xpumanager, branches v1.3.x and v2.x).
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ _MOST_DEVICES = 256
 _MOST_ROWS = 65_536
 _MOST_TILES = 16
 _MOST_NAME = 80
-_WIDEST = 250
 _OWN = "xpu-smi"
 _LABEL = re.compile(r"GPU (\d{1,4})(?:/(\d{1,2}))?")
 _NODE = re.compile(rf"{_LABEL.pattern}|NIC ?\d{{1,4}}")
@@ -37,7 +36,6 @@ class Found:
     name: str | None = None
     function: str | None = None
     uuid: str | None = None
-    pci_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +49,7 @@ class Load:
     utilization: int | None = None
     temperature: int | None = None
     power: float | None = None
-    power_limit: float | None = None
-    clock: int | None = None
+    sm_clock: int | None = None
     tiles: Mapping[int, Load] = field(default_factory=dict)
 
     def of(self, tile: int | None) -> Load | None:
@@ -90,20 +87,15 @@ def _rows(root: Any, key: str) -> list[dict[str, Any]] | None:
     return [row for row in rows[:_MOST_ROWS] if isinstance(row, dict)] if isinstance(rows, list) else None
 
 
-def devices(text: str | None) -> tuple[Found, ...] | None:
-    """Return the devices of `discovery -j`; None where it is no such list."""
-    root = document(text)
-    rows = _rows(root, "device_list")
-    if rows is None:
-        return None
+def devices(text: str | None) -> tuple[Found, ...]:
+    """Return the devices of `discovery -j`; () where it is no such list."""
     found: dict[int, Found] = {}
-    for row in rows[:_MOST_DEVICES]:
+    for row in (_rows(document(text), "device_list") or ())[:_MOST_DEVICES]:
         number = _whole(row.get("device_id"))
         if number is None or not 0 <= number < _MOST_DEVICES:
             continue
         function = str(row.get("pci_bdf_address", "")).strip().lower()
         uuid = str(row.get("uuid", "")).strip()
-        model = str(row.get("pci_device_id", "")).strip().lower().removeprefix("0x")
         found[number] = Found(
             number=number,
             name=_text(row.get("device_name")),
@@ -111,61 +103,27 @@ def devices(text: str | None) -> tuple[Found, ...] | None:
             uuid=uuid
             if re.fullmatch(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", uuid)
             else None,
-            pci_id=f"8086:{model:>04}" if re.fullmatch(r"[0-9a-f]{1,4}", model) else None,
         )
     return tuple(found.values())
 
 
-def properties(text: str | None) -> dict[str, str]:
-    """Return the facts of `discovery -d N -j`, or of the table of `discovery -d N`, by the
-    keys of the JSON."""
+def memory_total(text: str | None) -> int | None:
+    """Return the bytes of a card's memory from `discovery -d N -j`."""
     root = document(text)
-    if isinstance(root, dict):
-        root = next(iter(_rows(root, "device_list") or ()), root)
-        return {str(key): str(value) for key, value in root.items() if isinstance(value, str | int | float)}
-    found: dict[str, str] = {}
-    for line in (text or "").splitlines()[:4096]:
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        key, colon, value = cells[-1].partition(":")
-        if colon and len(cells) == 2:
-            found.setdefault(_KEYS.get(key.strip(), key.strip()), value.strip())
-    return found
-
-
-_KEYS = {
-    "Memory Physical Size": "memory_physical_size",
-    "Number of Tiles": "number_of_tiles",
-}
-
-
-def memory_total(facts: Mapping[str, str]) -> int | None:
-    """Return the bytes of a card's memory."""
-    exact = _whole(facts.get("memory_physical_size_byte"))
-    if exact is not None:
-        return exact if exact > 0 else None
-    number, _, unit = facts.get("memory_physical_size", "").partition(" ")
-    amount = _number(number)
-    scale = {"": MIB, "MiB": MIB, "GiB": 1024 * MIB, "KiB": 1024, "B": 1}.get(unit.strip())
-    return round(amount * scale) if amount is not None and amount > 0 and scale else None
-
-
-def tiles(facts: Mapping[str, str]) -> int | None:
-    """Return the number of tiles of a card."""
-    found = _whole(facts.get("number_of_tiles"))
-    return found if found is not None and 1 <= found <= 16 else None
+    facts = next(iter(_rows(root, "device_list") or ()), root)
+    found = _whole(facts.get("memory_physical_size_byte")) if isinstance(facts, dict) else None
+    return found if found is not None and found > 0 else None
 
 
 def load(text: str | None, total: int | None) -> Load:
-    """Return the load from `stats -d N -j`, or from the table of `stats -d N`.
+    """Return the load from `stats -d N -j`.
 
     `total` is the size of the card's memory in bytes. It separates bytes from MiB, because versions differ.
     """
     root = document(text)
     if isinstance(root, list) and len(root) == 1:
         root = root[0]
-    if not isinstance(root, dict):
-        return _load_of_table(text or "")
-    if "device_index" in root:
+    if isinstance(root, dict) and "device_index" in root:
         return _joined({}, _tiles_of_version_2(root))
     parts: dict[int, dict[str, float]] = {}
     for row in _rows(root, "tile_level") or ():
@@ -175,14 +133,14 @@ def load(text: str | None, total: int | None) -> Load:
     return _joined(_metrics(_rows(root, "device_level"), total), parts)
 
 
-_METRICS: tuple[tuple[str, tuple[str, str], str], ...] = (
-    ("MEMORY_USED", ("memory", "used_mib"), "GPU Memory Used (MiB)"),
-    ("GPU_UTILIZATION", ("utilization", "gpu_percent"), "Average % utilization of"),
-    ("POWER", ("power", "gpu_power_w"), "GPU Power (W)"),
-    ("GPU_FREQUENCY", ("frequency", "gpu_frequency_mhz"), "GPU Frequency (MHz)"),
-    ("GPU_CORE_TEMPERATURE", ("temperature", "gpu_core_celsius"), "GPU Core Temperature (C)"),
+_METRICS: tuple[tuple[str, tuple[str, str]], ...] = (
+    ("MEMORY_USED", ("memory", "used_mib")),
+    ("GPU_UTILIZATION", ("utilization", "gpu_percent")),
+    ("POWER", ("power", "gpu_power_w")),
+    ("GPU_FREQUENCY", ("frequency", "gpu_frequency_mhz")),
+    ("GPU_CORE_TEMPERATURE", ("temperature", "gpu_core_celsius")),
 )
-"""The names in version 1 (XPUM_STATS_…), in version 2, and in the table for people."""
+"""The names in version 1 (XPUM_STATS_…) and in version 2."""
 
 _ADDED_UP = ("MEMORY_USED", "POWER")
 
@@ -190,7 +148,7 @@ _ADDED_UP = ("MEMORY_USED", "POWER")
 def _joined(whole: Mapping[str, float], parts: Mapping[int, Mapping[str, float]]) -> Load:
     """Return the load of a card from its own metrics, or from those of its tiles where every tile has one."""
     facts = dict(whole)
-    for name, *_ in _METRICS:
+    for name, _ in _METRICS:
         values = [part[name] for part in parts.values() if name in part]
         if name not in facts and values and len(values) == len(parts):
             facts[name] = sum(values) if name in _ADDED_UP else max(values)
@@ -201,7 +159,7 @@ def _joined(whole: Mapping[str, float], parts: Mapping[int, Mapping[str, float]]
         utilization=_percent(facts.get("GPU_UTILIZATION")),
         temperature=None if heat is None or not 0 < heat < 200 else round(heat),
         power=None if power is None or power < 0 else round(power, 3),
-        clock=None if clock is None or clock < 0 else round(clock),
+        sm_clock=None if clock is None or clock < 0 else round(clock),
         tiles={number: _joined(part, {}) for number, part in parts.items()},
     )
 
@@ -212,7 +170,7 @@ def _tiles_of_version_2(root: Mapping[str, Any]) -> dict[int, dict[str, float]]:
     {"memory": {"used_mib": {"tile_0": {"current": 239.0, …}}}, "utilization": {"gpu_percent": …}, …}
     """
     found: dict[int, dict[str, float]] = {}
-    for metric, (group, name), _ in _METRICS:
+    for metric, (group, name) in _METRICS:
         node = root.get(group)
         rows = node.get(name) if isinstance(node, dict) else None
         for key, row in list(rows.items())[:_MOST_TILES] if isinstance(rows, dict) else ():
@@ -235,19 +193,6 @@ def _metrics(rows: list[dict[str, Any]] | None, total: int | None) -> dict[str, 
     return found if used is None else {**found, "MEMORY_USED": used}
 
 
-def _load_of_table(text: str) -> Load:
-    cells: dict[str, float] = {}
-    for line in text.splitlines()[:4096]:
-        key, bar, value = line.strip().strip("|").partition("|")
-        number = _number(value.strip().partition(";")[0])
-        if bar and number is not None:
-            cells.setdefault(key.strip(), number)
-    facts = {metric: cells[label] for metric, _, label in _METRICS if label in cells}
-    if "MEMORY_USED" in facts:
-        facts["MEMORY_USED"] = max(0.0, facts["MEMORY_USED"] * MIB)
-    return _joined(facts, {})
-
-
 def _bytes(amount: float | None, total: int | None) -> int | None:
     if amount is None or amount <= 0:
         return None
@@ -256,105 +201,19 @@ def _bytes(amount: float | None, total: int | None) -> int | None:
 
 
 def processes(text: str | None) -> Used | None:
-    """Return, by device, each process's bytes there, without xpu-smi itself; None where it is no such list.
-
-    The text is `ps -j`, or the table of `ps`; both count in KiB.
-    """
-    root = document(text)
-    found: Used = {}
-    if isinstance(root, dict):
-        rows = _rows(root, "device_util_by_proc_list")
-        if rows is None:
-            return None
-        for row in rows:
-            pid, device = _whole(row.get("process_id")), _whole(row.get("device_id"))
-            _add(found, pid, str(row.get("process_name", "")), device, _number(row.get("mem_size")))
-        return found
-    lines = (text or "").splitlines()
-    if not lines or lines[0].split()[:1] != ["PID"]:
+    """Return, by device, each process's bytes there in `ps -j`, which counts in KiB, without xpu-smi itself;
+    None where it is no such list."""
+    rows = _rows(document(text), "device_util_by_proc_list")
+    if rows is None:
         return None
-    for line in lines[1:65_536]:
-        words = line.split()
-        if len(words) >= 5:
-            _add(found, _whole(words[0]), " ".join(words[1:-3]), _whole(words[-3]), _number(words[-1]))
-    return found
-
-
-def _add(
-    found: Used,
-    pid: int | None,
-    command: str,
-    device: int | None,
-    kibibytes: float | None,
-) -> None:
-    if pid is None or device is None or pid <= 0 or command.rpartition("/")[2].split(" ")[0] == _OWN:
-        return
-    found.setdefault(device, {})[pid] = (
-        None if kibibytes is None or kibibytes < 0 else round(kibibytes * 1024)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A device of the table that version 2 prints without a command; `total` is in bytes."""
-
-    found: Found
-    total: int | None
-    load: Load
-
-
-_IDENTITY = re.compile(r"\|\s*(\d{1,3})\s+(\S.*?)(?:\s{2,}\S+)?\s*\|\s*([0-9a-fA-F:.]+)\s.*\|.*\|")
-_FACTS = re.compile(
-    r"\|(.*?)\|\s*(?:(\d{1,9})MiB|N/A)\s*/\s*(?:(\d{1,9})MiB|N/A)\s*\|\s*(?:(\d{1,3})%|N/A)?.*\|"
-)
-_LISTED = re.compile(r"\|\s*(\d{1,3})\s+(\d{1,10})\s+\S+\s+(\S.*?)\s+(?:(\d{1,9}) ?MiB|N/A)\s*\|")
-
-
-def _lines(text: str | None) -> list[str]:
-    """Return the lines of a table that are no wider than its version prints it."""
-    lines = (line.strip() for line in (text or "").splitlines()[:65_536])
-    return [line for line in lines if len(line) <= _WIDEST]
-
-
-def overview(text: str | None) -> tuple[Row, ...] | None:
-    """Return the devices of a bare `xpu-smi` of version 2, two lines each; None where it is no such table."""
-    found: list[Row] = []
-    who: Found | None = None
-    for line in _lines(text):
-        identity, facts = _IDENTITY.fullmatch(line), _FACTS.fullmatch(line)
-        if identity is not None:
-            function = identity[3].lower()
-            known = FUNCTION.fullmatch(function) is not None
-            who = Found(int(identity[1]), _text(identity[2]), function if known else None, None)
-        elif facts is not None and who is not None:
-            heat, power, limit = (
-                _number(told[1]) if (told := re.search(pattern, facts[1])) else None
-                for pattern in (
-                    r"(\d{1,3})C\b",
-                    r"(\d{1,5}(?:\.\d+)?)W\s*/",
-                    r"/\s*(\d{1,5}(?:\.\d+)?)W",
-                )
-            )
-            used, total = (int(amount) * MIB if amount else None for amount in facts.group(2, 3))
-            load = Load(
-                memory_used=used or None,
-                utilization=_percent(_number(facts[4])),
-                temperature=round(heat) if heat else None,
-                power=power,
-                power_limit=limit or None,
-            )
-            found.append(Row(who, total or None, load))
-            who = None
-    return tuple(found[:_MOST_DEVICES]) or None
-
-
-def overview_processes(text: str | None) -> Used:
-    """Return the processes below that table, in the form of `processes`."""
     found: Used = {}
-    for line in _lines(text):
-        row = _LISTED.fullmatch(line)
-        if row is not None:
-            _add(found, int(row[2]), row[3], int(row[1]), int(row[4]) * 1024.0 if row[4] else None)
+    for row in rows:
+        pid, device = _whole(row.get("process_id")), _whole(row.get("device_id"))
+        kibibytes = _number(row.get("mem_size"))
+        command = str(row.get("process_name", "")).rpartition("/")[2].split(" ")[0]
+        if pid is not None and device is not None and pid > 0 and command != _OWN:
+            amount = None if kibibytes is None or kibibytes < 0 else round(kibibytes * 1024)
+            found.setdefault(device, {})[pid] = amount
     return found
 
 

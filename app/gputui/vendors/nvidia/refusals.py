@@ -15,7 +15,8 @@ LONGEST_WAIT_AFTER_ERROR = 60.0
 
 
 class Refusals:
-    """The refusals of one GPU, by the names of calls. `ticks` returns seconds of a monotonic clock."""
+    """The refusals of one GPU, or of a box, by the names of calls. `ticks` returns seconds of a monotonic
+    clock."""
 
     def __init__(self, ticks: Callable[[], float]) -> None:
         self._ticks = ticks

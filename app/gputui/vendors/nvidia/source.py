@@ -19,6 +19,7 @@ from gputui.sources.source import NoHardwareError, NoSourceError, Want
 from gputui.system.root import HERE, Root
 from gputui.vendors.nvidia.gpu import SPEED, Gpu, bare, text_of, words_of
 from gputui.vendors.nvidia.patience import LITTLE_PATIENCE, PATIENCE, Part, Reader, Turn
+from gputui.vendors.nvidia.refusals import Refusals
 
 if TYPE_CHECKING:
     from gputui.inventory.topology import Locality, Topology
@@ -76,8 +77,8 @@ class NvmlSource:
         self._refused: list[Gpu] = []
         """GPUs that the driver counts but gputui may not open: they are left out."""
         self._wired = _NOTHING
-        self._wire_again = _Wait(0.0, 0.0)
-        self._start_again = _Wait(0.0, 0.0)
+        self._waits = Refusals(ticks)
+        """Until when NVML is not started again, and an incomplete wiring is not read again."""
         self._patience, self._confined = patience, confined
         self._reader: Reader | None = None
         self._hanging: dict[int, tuple[Gpu, Turn[Gpu]]] = {}
@@ -240,7 +241,8 @@ class NvmlSource:
                 self._gpus[at] = gpu
         if self._hanging_wiring is not None and self._hanging_wiring.over:
             # All of the wiring is read again.
-            self._hanging_wiring, self._wire_again = None, _Wait(0.0, 0.0)
+            self._hanging_wiring = None
+            self._waits.answered(_WIRING)
 
     def _start_over_if_nothing_works(self) -> None:
         """Restart NVML where no GPU could be read: the driver may have been reloaded and has lost our
@@ -252,9 +254,9 @@ class NvmlSource:
             # Never while a thread is inside NVML.
             return
         if not all(gpu.device.fault for gpu in self._gpus):
-            self._start_again = _Wait(0.0, 0.0)
-        elif self._ticks() >= self._start_again.until:
-            self._start_again = self._start_again.longer(self._ticks(), *_START_AGAIN)
+            self._waits.answered(_START)
+        elif self._waits.due(_START):
+            self._waits.refused(_START, *_START_AGAIN)
             for gpu in self._gpus:
                 gpu.close()
             nvml, self._nvml = self._nvml, None
@@ -283,12 +285,12 @@ class NvmlSource:
         due for a retry."""
         if self._hanging_wiring is not None:
             return False
-        wired, now = self._wired, self._ticks()
+        wired = self._wired
         faults = {gpu.device.key for gpu in self._gpus if gpu.device.fault}
-        back = not wired.unread <= faults and now - wired.at >= _WIRE_AGAIN[0]
-        if not back and not (wired.missed and now >= self._wire_again.until):
+        back = not wired.unread <= faults and self._ticks() - wired.at >= _WIRE_AGAIN[0]
+        if not back and not (wired.missed and self._waits.due(_WIRING)):
             return False
-        self._wire_again = self._wire_again.longer(self._ticks(), *_WIRE_AGAIN)
+        self._waits.refused(_WIRING, *_WIRE_AGAIN)
         return True
 
     def close(self) -> None:
@@ -303,7 +305,7 @@ class NvmlSource:
             gpu.close()
         nvml, self._nvml = self._nvml, None
         self._gpus, self._refused, self._wired = [], [], _NOTHING
-        self._wire_again = self._start_again = _Wait(0.0, 0.0)
+        self._waits.forget()
         self._looked_at, self._uses, self._owned = frozenset(), {}, {}
         if not hanging:
             _shut_down(nvml)
@@ -318,7 +320,7 @@ class NvmlSource:
         driver = ask(self._nvml.nvmlSystemGetDriverVersion)
         cuda = ask(self._nvml.nvmlSystemGetCudaDriverVersion_v2)
         return Host(
-            name=_host_name(),
+            name=os.uname().nodename,
             driver=None if driver is None else text_of(driver),
             cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
         )
@@ -432,9 +434,8 @@ class NvmlSource:
         else:
             nothing = dict.fromkeys(("links", "pcie", "peers"), wiring.unknown())
             self._wired = _Wired(want, keys, nothing, missed=True, at=self._ticks())
-        now = self._ticks()
-        if self._wired.missed and now >= self._wire_again.until:
-            self._wire_again = self._wire_again.longer(now, *_WIRE_AGAIN)
+        if self._wired.missed and self._waits.due(_WIRING):
+            self._waits.refused(_WIRING, *_WIRE_AGAIN)
 
     def _wiring_of(self, wiring: Wiring, want: Want, keys: tuple[str, ...], rows: list[Gpu | None]) -> _Wired:
         before = sum(gpu.missed for gpu in self._gpus)
@@ -453,18 +454,13 @@ class NvmlSource:
 
     def _topology(self, wiring: Wiring, rows: list[Gpu | None]) -> Topology:
         # Imported here: most calls need no topology.
-        from gputui.inventory.topology import Topology
-        from gputui.system.cpu import between_cpus
-        from gputui.system.rdma import Rdma
+        from gputui.system.rdma import topology
 
         near: list[Locality] = []
         for place, gpu in enumerate(rows):
             # A MIG instance is near what its GPU is near; the GPU precedes it.
             near.append(wiring.locality(place) if gpu else near[-1])
-        rdma = Rdma(self._root)
-        bus_ids = [gpu.device.pci_bus_id if gpu else None for gpu in rows]
-        nics, nic_links = rdma.nics(), rdma.links(bus_ids)
-        return Topology(tuple(near), nics, nic_links, between_cpus(self._root))
+        return topology(self._root, near, [gpu.device.pci_bus_id if gpu else None for gpu in rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,34 +481,13 @@ class _Wired:
     at: float = 0.0
 
 
+_START, _WIRING = "start", "wiring"
 _START_AGAIN, _WIRE_AGAIN = (2.0, 300.0), (15.0, 600.0)
 """Seconds between two starts of NVML, and between two readings of an incomplete wiring (1.3 s on 8 B200): the
 first wait and the longest."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Wait:
-    """The time before which something is not retried (`ticks`), and the length of that wait."""
-
-    until: float
-    seconds: float
-
-    def longer(self, now: float, first: float, most: float) -> _Wait:
-        """Return the next wait: `first` seconds, then twice as long each time."""
-        seconds = min(most, 2 * self.seconds) if self.seconds else first
-        return _Wait(now + seconds, seconds)
-
-
 _NOTHING = _Wired(Want(0))
-
-
-def _host_name() -> str:
-    if hasattr(os, "uname"):
-        return os.uname().nodename
-    # Windows. This import takes 3 ms, which would delay the first snapshot.
-    import socket
-
-    return socket.gethostname()
 
 
 def _shut_down(nvml: Any) -> None:

@@ -16,6 +16,7 @@ from ctypes import byref
 from typing import Any
 
 from gputui.inventory.formatting import MIB
+from gputui.inventory.process import known_sum
 from gputui.inventory.telemetry import NVLINK_FABRICS, Telemetry
 
 # nvmlReturn_t, nvml.h.
@@ -129,8 +130,8 @@ class TelemetryReader:
             throttle=throttle,
             ecc_corrected=fields.get("ecc_corrected"),
             ecc_uncorrected=fields.get("ecc_uncorrected"),
-            retired_pages=_sum(fields, "retired_corrected", "retired_uncorrected"),
-            remapped_rows=_sum(fields, "remapped_corrected", "remapped_uncorrected"),
+            retired_pages=known_sum(map(fields.get, ("retired_corrected", "retired_uncorrected"))),
+            remapped_rows=known_sum(map(fields.get, ("remapped_corrected", "remapped_uncorrected"))),
             xid=xid,
             xid_at=xid_at,
             energy=None if energy is None else energy / 1000,
@@ -413,9 +414,3 @@ class Gpm:
                     self._nvml.nvmlGpmSampleFree(sample)
         self._before = self._spare = None
         self.works = False
-
-
-def _sum(fields: Mapping[str, int], *names: str) -> int | None:
-    """Return the sum of the known fields; None where none is known."""
-    known = [fields[name] for name in names if name in fields]
-    return sum(known) if known else None

@@ -13,8 +13,6 @@ from gputui.vendors.vendor import Containers, Vendor
 from gputui.vendors.visibility import CONFINED
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from gputui.sources.source import Source
     from gputui.system.root import Root
 
@@ -93,12 +91,6 @@ class Nvidia(Vendor):
         if device.unified and device.processes is None:
             return "only root can read its processes and their memory (NvMap, /sys/kernel/debug/nvmap)"
         return ""
-
-    @property
-    def driver_probe(self) -> Path | None:
-        from pathlib import Path
-
-        return Path(__file__).parent / "driver_probe.py"
 
     def source(self, root: Root) -> Source:
         from gputui.vendors.nvidia.source import NvmlSource

@@ -236,39 +236,32 @@ class Wiring:
         asked = [(nvml.NVML_FI_DEV_NVLINK_GET_STATE, link) for link in range(most)]
         by_field = self._fields(gpu, asked)
         return [
-            bool(state) if state is not None else self._is_up(gpu, link)
+            bool(self._told(gpu, nvml.nvmlDeviceGetNvLinkState, link) if state is None else state)
             for link, state in enumerate(by_field)
         ]
 
-    def _is_up(self, gpu: Gpu, link: int) -> bool:
-        """Return whether a link is up. An error (there is no such link) is no error of the device."""
+    def _told(self, gpu: Gpu, function: Any, link: int) -> Any:
+        """Return an answer about a link, None for none. A link that does not exist has an answer; any other
+        error may go away. No error is one of the device."""
         self._go_on()
         try:
-            return bool(self._nvml.nvmlDeviceGetNvLinkState(gpu.handle, link))
+            return function(gpu.handle, link)
         except self._nvml.NVMLError as error:
-            _missed(gpu, error)
-            return False
+            gpu.missed += error.value not in _NO_LINK
+            return None
 
     def _remote(self, gpu: Gpu, link: int) -> str | None:
         """Return where a link ends: a bus id, "switch", None where it cannot be read."""
-        self._go_on()
         nvml = self._nvml
-        try:
-            bus = bus_id(nvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu.handle, link))
-        except nvml.NVMLError as error:
-            _missed(gpu, error)
-            bus = UNREADABLE_BUS_ID
+        pci = self._told(gpu, nvml.nvmlDeviceGetNvLinkRemotePciInfo, link)
+        bus = UNREADABLE_BUS_ID if pci is None else bus_id(pci)
         if any(bus == self._bus_id(other) for other in self._gpus if other):
             # A known GPU is not a switch, so the type need not be queried.
             return bus
-        self._go_on()
-        try:
-            kind = nvml.nvmlDeviceGetNvLinkRemoteDeviceType(gpu.handle, link)
-            if kind == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
-                return "switch"
-        except nvml.NVMLError as error:
-            # Drivers before R450 do not know the type.
-            _missed(gpu, error)
+        # Drivers before R450 do not know the type.
+        kind = self._told(gpu, nvml.nvmlDeviceGetNvLinkRemoteDeviceType, link)
+        if kind == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+            return "switch"
         return None if bus == UNREADABLE_BUS_ID else bus
 
 
@@ -279,9 +272,3 @@ def _own_node(nvml: Any, gpu: Gpu) -> int | None:
     node: int | None = gpu.ask_in_passing(nvml.nvmlDeviceGetNumaNodeId, gpu.handle)
     gpu.missed = before
     return node
-
-
-def _missed(gpu: Gpu, error: Any) -> None:
-    """Count a missing answer. A link that does not exist has an answer; any other error may go away."""
-    if error.value not in _NO_LINK:
-        gpu.missed += 1
