@@ -17,6 +17,7 @@ from gputui.choosing.grouping import Grouping
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.planning.devices import PlannedDevices
+from gputui.planning.files import FOLDER
 from gputui.planning.memory import Bytes
 from gputui.planning.model import PlanningError
 from gputui.planning.plan import Plan
@@ -27,7 +28,7 @@ from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
 from gputui.tui.plan_request import PlanRequest, devices_for, fewest_for, plan_of
 from gputui.tui.screens.line_input import LineScreen
-from gputui.tui.screens.plan import FOLDER, PlanScreen
+from gputui.tui.screens.plan import PlanScreen
 from gputui.tui.views import plan as views
 from gputui.tui.views.text import width_of
 from gputui.tui.widgets.lines import Lines
@@ -581,7 +582,7 @@ def _views(box: Snapshot, model: str, width: int) -> list[tuple[int, str]]:
         made = plan_of(asked, app_state, found)
         columns = views.columns_of(made, width)
         lines.append(views.where(app_state, made, found, width))
-        lines += [*views.nothing_fits(made, width), views.table_heading(made, columns, width)]
+        lines += [*views.answered(made, found, width), views.table_heading(made, columns, width)]
         lines += views.rows(made, columns, width)
         lines += views.detail(made.rows[0], made, ("starts it",), "", 2, width, 12)
     return [(width_of(line), "".join(text for text, _ in line)) for line in lines]
@@ -708,3 +709,15 @@ async def test_what_cannot_be_served_is_a_sentence_at_every_key(job_directory: P
         await typed(s, "n", "auto")
         await s.settle()
         assert fewest_for(request(s), s.main.app_state) is None
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
+@pytest.mark.parametrize(("model", "words"), [("1B", ("Use ",)), ("70B", ("Nothing fits", "would fit with"))])
+async def test_the_answer_is_on_top(size: tuple[int, int], model: str, words: tuple[str, ...]) -> None:
+    command = ("python", "train.py", "--model", model, "--bf16", "--gradient_checkpointing")
+    async with session("rtx3090", command, size=size) as s:
+        await opened(s)
+        answer = " ".join(" ".join(texts(s)[1:3]).split())
+        assert all(word in answer for word in words)
+        if words == ("Use ",):
+            assert answer.startswith(f"Use {at_cursor(s)} on 4 GPUs: fits with ")

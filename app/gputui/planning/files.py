@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 YAML_NAME = "accelerate.yaml"
 JSON_NAME = "deepspeed.json"
 FSDP_NAME = "fsdp.json"
+FOLDER = "gputui-plan"
+"""The usual folder for the files, in the directory of the command: there its relative paths begin, and users
+look."""
 
 
 class RecipeError(ValueError):

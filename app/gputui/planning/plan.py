@@ -90,7 +90,8 @@ class Row:
     layer     bytes of the largest layer, where that layer does not fit; else 0
     slow      whether links are slow for which it gathers weights, or for which it is a pipeline that does not
     serving   what the KV cache of a server holds; None for a training
-    change    the change that makes a server fit, in words; "" where there is none, and for a training
+    change    the change that makes it fit where no remedy does, in words: of a server, or more memory of the
+              host; "" where there is none
     """
 
     strategy: Strategy
@@ -126,9 +127,8 @@ class Row:
     @property
     def would_fit_with(self) -> str:
         """The changes that make it fit, in words; "" where it fits, and where no changes suffice."""
-        if self.remedies:
-            return _listed(self.remedies, "or")
-        return _listed(self.together, "and") if self.together else self.change
+        words = [remedy.text for remedy in self.remedies or self.together]
+        return listed(words, "or" if self.remedies else "and") if words else self.change
 
     @property
     def tight(self) -> bool:
@@ -165,8 +165,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`rows` are ranked, the best first; `estimates` are DeepSpeed's; `notices` are sentences, the last of
-    which are `shortage`: that no launcher starts anything that fits, and what would."""
+    """`rows` are ranked, the best first; `estimates` are DeepSpeed's; `notices` are sentences; `changes` make
+    something fit where nothing does that a launcher starts, the smallest of each kind."""
 
     model: Model
     workload: Workload | Serving
@@ -174,12 +174,30 @@ class Plan:
     rows: tuple[Row, ...]
     estimates: tuple[Estimate, ...]
     notices: tuple[str, ...] = ()
-    shortage: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
 
     def having(self, notices: Iterable[str]) -> Plan:
-        """The plan with these notices, and with its shortage."""
-        shortage = tuple(_shortage(self))
-        return replace(self, notices=(*notices, *shortage), shortage=shortage)
+        """The plan with these notices, and with its changes."""
+        known = self.box.memory_free_min is not None
+        changes = what_would_do(self) if known and self.able is None else ()
+        return replace(self, notices=tuple(notices), changes=tuple(changes))
+
+    @property
+    def shortage(self) -> str:
+        """That no launcher starts anything that fits; "" where one does."""
+        if self.able is not None:
+            return ""
+        if self.box.memory_free_min is None:
+            return "free memory is not known, so no strategy is said to fit"
+        if self.best is None:
+            return "nothing fits on these devices"
+        return f"only {self.best.name} fits, for programs that divide a model into stages (Megatron-LM)"
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The notices, with the shortage and what would help."""
+        shortage = (self.shortage,) if self.shortage else ()
+        return (*self.notices, *shortage, *(f"would fit with {change}" for change in self.changes))
 
     @property
     def training(self) -> Workload | None:
@@ -196,6 +214,11 @@ class Plan:
     def best(self) -> Row | None:
         """The first row that fits."""
         return next((row for row in self.rows if row.fits), None)
+
+    @property
+    def able(self) -> Row | None:
+        """The first row that fits and that a launcher starts: the one to use."""
+        return next((row for row in self.rows if row.fits and row.strategy.startable), None)
 
 
 def plan(model: Model, workload: Workload, box: Box, grouping: Grouping = ALL_REDUCE) -> Plan:
@@ -275,7 +298,10 @@ def _row(model: Model, workload: Workload, strategy: Strategy, box: Box, fixed: 
     gathered = slow and (strategy.gathers or not strategy.startable)
     if gathered and strategy.replicate > 1:
         gathered = not box.groups_are_direct(box.local)
-    row = Row(strategy, bytes_of, fits, margin, moved, "", "", remedies, together, layer, gathered)
+    change = f"{size(host)} of host memory" if host_lacks and margin is not None and margin >= 0 else ""
+    row = Row(
+        strategy, bytes_of, fits, margin, moved, "", "", remedies, together, layer, gathered, change=change
+    )
     return replace(row, what=_what(row, workload, box), outcome=_outcome(row, box, host if host_lacks else 0))
 
 
@@ -463,8 +489,8 @@ def workload_words(workload: Workload, devices: int) -> tuple[tuple[str, str], .
     return tuple(part for part in parts if part[1])
 
 
-def _listed(remedies: Sequence[Remedy], last: str) -> str:
-    words = [remedy.text for remedy in remedies]
+def listed(words: Sequence[str], last: str) -> str:
+    """ "checkpointing, batch 1 or 8 devices"."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
@@ -499,8 +525,7 @@ def _notices(found: Plan, workload: Workload) -> Iterator[str]:
         free = box.memory_free_min or 0
         if needed(model, workload, kept, box.fixed(len(box))).total <= free:
             yield "FSDP2 also fits with reshard_after_forward false, which sends at least a quarter less"
-    best = found.best
-    able = next((row for row in rows if row.fits and row.strategy.startable), None)
+    best, able = found.best, found.able
     if box.nodes > 1:
         yield _ADVICE[box.slow]
     elif able is not None and able.name in ("zero3", "fsdp2") and not box.all_direct:
@@ -521,20 +546,6 @@ def _notices(found: Plan, workload: Workload) -> Iterator[str]:
             f"{pipeline.name} fits without the host's memory, for programs that divide a model into "
             "stages (Megatron-LM)"
         )
-    if box.memory_free_min is None:
-        yield "free memory is not known, so no strategy is said to fit"
-
-
-def _shortage(found: Plan) -> Iterator[str]:
-    if found.box.memory_free_min is None or any(row.fits and row.strategy.startable for row in found.rows):
-        return
-    best = found.best
-    yield (
-        f"only {best.name} fits, for programs that divide a model into stages (Megatron-LM)"
-        if best is not None
-        else "nothing fits on these devices"
-    )
-    yield from (f"would fit with {words}" for words in what_would_do(found))
 
 
 _ADVICE = {
@@ -555,18 +566,15 @@ def what_would_do(found: Plan) -> Iterator[str]:
 
     Changes for a pipeline appear only where no startable strategy has any.
     """
-    model, workload, rows = found.model, found.workload, found.rows
-    if isinstance(workload, Serving):
+    rows = found.rows
+    if isinstance(found.workload, Serving):
         yield from [row.change for row in rows if row.change][:1]
         return
     placed = _places(rows)
     preferred = sorted(rows, key=lambda row: placed[row.name])
     startable = [row for row in preferred if row.strategy.startable]
     yield from tuple(_changes(startable)) or _changes(preferred)
-    for row in rows:
-        if row.strategy.offloads and row.margin is not None and row.margin >= 0:
-            host = host_needed(model, workload, row.strategy, found.box.nodes)
-            yield f"{size(host)} of host memory ({row.name})"
+    yield from (f"{row.change} ({row.name})" for row in rows if row.change)
 
 
 def _changes(preferred: Sequence[Row]) -> Iterator[str]:
@@ -582,4 +590,4 @@ def _changes(preferred: Sequence[Row]) -> Iterator[str]:
         combined = [row for row in preferred if row.together]
         if combined:
             row = min(combined, key=lambda each: len(each.together))
-            yield f"{_listed(row.together, 'and')} ({row.name if row.strategy.startable else 'a pipeline'})"
+            yield f"{row.would_fit_with} ({row.name if row.strategy.startable else 'a pipeline'})"

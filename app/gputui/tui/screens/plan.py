@@ -15,7 +15,7 @@ from gputui.launching.compose import launcher_of
 from gputui.launching.launch_options import AUTO
 from gputui.launching.planned import FilesDifferError, Prepared, prepared, write
 from gputui.planning.devices import Candidates, PlannedDevices
-from gputui.planning.files import RecipeError, recipe_of
+from gputui.planning.files import FOLDER, RecipeError, recipe_of
 from gputui.planning.model import PlanningError
 from gputui.planning.plan import Plan, Row
 from gputui.system.files import NoHomeError, state_folder
@@ -35,9 +35,6 @@ from gputui.tui.views.text import Line
 
 if TYPE_CHECKING:
     from gputui.tui.controllers.plan import PlanController
-
-FOLDER = "gputui-plan"
-"""The folder for the files, in the job's directory: its relative paths begin there, and users look there."""
 
 _SMALL = 20
 """Lines of the body below which only the number of the devices is shown."""
@@ -133,10 +130,9 @@ class PlanScreen(ListPage):
 
     def follow(self) -> None:
         if not self._moved:
-            rows = self._plan.rows if self._plan else ()
+            able = self._plan.able if self._plan else None
             # Enter starts it: where links are slow, a pipeline can stand above it.
-            first = next((place for place, row in enumerate(rows) if row.strategy.startable), 0)
-            self.cursor, self.key = first if rows and rows[first].fits else 0, None
+            self.cursor, self.key = self._plan.rows.index(able) if self._plan and able else 0, None
         super().follow()
 
     def go_to(self, place: int) -> None:
@@ -154,6 +150,8 @@ class PlanScreen(ListPage):
     def lines(self, width: int, height: int) -> list[Line]:
         request, found, made = self._request, self._found, self._plan
         head = [view_of_plan.heading(request, width)]
+        if made is not None and isinstance(found, PlannedDevices):
+            head += view_of_plan.answered(made, found, width)
         if isinstance(found, PlannedDevices) and height >= _SMALL:
             head.append(view_of_plan.where(self.view.app_state, made, found, width))
         count = self.view.app_state.intent.count
@@ -163,7 +161,6 @@ class PlanScreen(ListPage):
         if made is None or row is None:
             busy = self._controller.reading
             return [*head, *view_of_plan.missing(request, found, busy or "", self._problem, width)][:height]
-        head += view_of_plan.nothing_fits(made, width)
         between: list[Line] = [((" ", ""),)] if height >= _AIRY else []
         head += between
         columns = view_of_plan.columns_of(made, width)

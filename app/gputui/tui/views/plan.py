@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from gputui.inventory.formatting import UNKNOWN, devices_text, printable, size
 from gputui.launching.intent import DeviceCount
+from gputui.planning.answer import answer
 from gputui.planning.devices import PlannedDevices
 from gputui.planning.memory import Bytes
 from gputui.planning.plan import Plan, Row, workload_words
@@ -197,9 +198,7 @@ def detail(
     if problem:
         blocks.append(hanging(((" ⏎ ", "dim"), (problem, "dim")), width))
     blocks += [hanging(((" ⏎ ", ""), (text, "")), width) for text in starts[:1]]
-    # If nothing fits, that is already above the table.
-    notices = [text for text in plan.notices if text not in plan.shortage]
-    blocks += [hanging(((" · ", "dim"), (text, "dim")), width) for text in (*starts[1:], *notices)]
+    blocks += [hanging(((" · ", "dim"), (text, "dim")), width) for text in (*starts[1:], *plan.notices)]
     per_step = "" if row.serving is not None else "; SENT and TIME per step"
     lines = [title(row.name, width, f"{more}GiB of each device{per_step}")]
     for place, block in enumerate(blocks):
@@ -219,9 +218,9 @@ def doubts(
     return [clip(((f" {text}", "warn"),), width) for text in (*differs, *request.training.doubts)]
 
 
-def nothing_fits(plan: Plan, width: int) -> list[Line]:
-    """If nothing that can be started fits, what would; [] where something fits, or that is unknown."""
-    return told_lines("; ".join(plan.shortage), "warn", width)[:2] if plan.shortage else []
+def answered(plan: Plan, found: PlannedDevices, width: int) -> list[Line]:
+    """Which strategy to use; where none can be, what would help."""
+    return told_lines(answer(plan, found), "strong" if plan.able else "warn", width)[:2]
 
 
 def missing(
