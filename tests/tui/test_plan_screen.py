@@ -277,7 +277,7 @@ def _found(s: Session) -> PlannedDevices:
 async def test_weights_in_four_bits_are_said_not_to_be_counted(words: tuple[str, ...]) -> None:
     async with session("dgx-h100", (*TRAIN, *words)) as s:
         await opened(s)
-        assert bool(views.doubts(request(s), "", None, 80)) is bool(words)
+        assert bool(views.doubts(request(s), "", None, "", 80)) is bool(words)
         assert strategies(s)
 
 
@@ -377,6 +377,17 @@ async def test_a_command_for_another_number_of_devices_is_noted_on_the_page() ->
         assert not any("the command is for" in text for text in texts(s))
         await s.press("right")
         assert any("for 4 devices (--nproc_per_node 4), and the plan for 5" in text for text in texts(s))
+
+
+async def test_a_command_that_would_be_refused_is_noted_on_the_page() -> None:
+    sizes = ("--parallelism_config_tp_size", "2", "--parallelism_config_dp_shard_size", "2")
+    words = ("accelerate", "launch", "--use_fsdp", "--use_parallelism_config", *sizes, "t.py")
+    async with session("dgx-h100", (*words, "--model", "llama2")) as s:
+        await opened(s)
+        for key, refused in (("right", True), ("left", False)):
+            await s.press(key)
+            assert any("is refused: parallelism_config" in text for text in texts(s)) is refused
+            assert strategies(s)
 
 
 async def test_the_cursor_is_at_the_best_until_it_is_moved() -> None:

@@ -148,6 +148,13 @@ def test_deepspeeds_estimates_are_its_own_to_the_byte(call: Call) -> None:
     assert stage(3, "-n", "8", "--demo", "dgx-h100") == 15_685_723_136
 
 
+@pytest.mark.parametrize("box", BOXES)
+def test_deepspeeds_estimates_are_where_deepspeed_is_a_strategy(call: Call, box: str) -> None:
+    document = call("plan", "gpt2", "--demo", box, "--json").json
+    trains = any(row["name"].startswith("zero") for row in document["strategies"])
+    assert bool(document["estimators"]["deepspeed"]) == trains == (box not in ("apple", "gb10"))
+
+
 def test_weights_only_leaves_the_rest_out(call: Call) -> None:
     for row in rows(call, "gpt2", "--demo", "dgx-h100", "--weights-only").values():
         assert row["bytes"]["activations"] == row["bytes"]["fixed"] == row["bytes"]["buffers"] == 0
@@ -451,11 +458,6 @@ def test_what_the_call_says_comes_before_what_the_command_says(call: Call) -> No
     [
         ("accelerate launch --num_processes 3", "3 devices (--num_processes 3)"),
         ("accelerate launch --num_processes 8", ""),
-        (
-            "accelerate launch --use_parallelism_config --parallelism_config_tp_size 3"
-            " --parallelism_config_dp_shard_size 4",
-            "12 devices",
-        ),
     ],
 )
 def test_a_command_for_another_number_of_devices_is_noted(call: Call, command: str, said: str) -> None:
@@ -463,6 +465,25 @@ def test_a_command_for_another_number_of_devices_is_noted(call: Call, command: s
     found = call("plan", "-n", "8", "--demo", "dgx-h100", "--json", "--", *words)
     notices = [text for text in found.json["notices"] if "the command is for" in text]
     assert len(notices) == bool(said) and said in "".join(notices)
+
+
+@pytest.mark.parametrize(("count", "refused"), [(12, False), (8, True), (16, True)])
+def test_sizes_that_accelerate_refuses_are_refused_as_at_the_launch(
+    call: Call, models: Path, count: int, refused: bool
+) -> None:
+    sizes = {f"parallelism_config_{name}_size": size for name, size in (("tp", 3), ("dp_shard", 4))}
+    kind = {"distributed_type": "FSDP", "num_processes": count}
+    (models / "a.yaml").write_text(yaml.safe_dump({**kind, "parallelism_config": sizes}))
+    options = [word for name, size in sizes.items() for word in (f"--{name}", str(size))]
+    for words in (["--config_file", "a.yaml"], ["--use_fsdp", "--use_parallelism_config", *options]):
+        command = ("--demo", "dgx-2", "--", "accelerate", "launch", *words, "t.py", "--model", "gpt2")
+        planned = call("plan", "-n", str(count), *command)
+        launched = call("run", "--dry-run", "-n", str(count), "--force", *command)
+        assert (planned.status, launched.status) == ((2, 2) if refused else (0, 0))
+        why = planned.err.partition(";")[0]
+        assert not refused or ("= 12" in why and why in launched.err)
+    used = ("plan", "-n", str(count), "--use", "fsdp2", "--overwrite", *command)
+    assert call(*used).status == 0
 
 
 @pytest.mark.usefixtures("models")

@@ -769,3 +769,28 @@ def test_every_plan_of_a_server_is_made_at_once() -> None:
         for name in ENGINES
     )
     assert slowest < 20
+
+
+@pytest.mark.usefixtures("models")
+@pytest.mark.parametrize("words", [("run", "-n", "auto", "--dry-run"), ("plan",)])
+@pytest.mark.parametrize(("method", "noted"), [("awq", True), ("fp8", False)])
+def test_quantization_that_the_model_cannot_have_is_noted(
+    call: Call, words: tuple[str, ...], method: str, noted: bool
+) -> None:
+    command = ("vllm", "serve", "Llama-3.1-8B", "--max-model-len", "8192", "--quantization", method)
+    ended = call(*words, "--demo", "rtx3090", "--", *command)
+    assert ended.status == 0 and (f"{method} is not counted" in ended.err) == noted
+
+
+def test_an_unknown_architecture_of_a_server_says_what_to_give(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    config = {"model_type": "odd", "hidden_size": 64, "num_attention_heads": 8, "num_hidden_layers": 2}
+    (tmp_path / "config.json").write_text(json.dumps({**config, "vocab_size": 100, "intermediate_size": 8}))
+    words = ("plan", "--demo", "rtx3090", "--", "vllm", "serve", str(tmp_path))
+    said = call(*words).refused(2)
+    assert "'odd'" in said and "model.safetensors.index.json" in said and "'vllm'" in said
+    (tmp_path / "model.safetensors.index.json").write_text('{"metadata": {"total_size": 12000000}}')
+    assert call(*words).status == 0

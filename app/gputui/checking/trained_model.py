@@ -49,7 +49,9 @@ def trained_model(
         try:
             found = interpreter(options.command, environment, options.directory, options.python)
             return meta_model(found.argv, environment, place, name, cancelled=cancelled)
-        except (InterpreterError, PlanningError) as why:
+        except InterpreterError as why:
+            raise PlanningError(f"{error}; the command's Python could count it, but {why}") from None
+        except PlanningError as why:
             raise PlanningError(f"{error}; {why}") from None
 
 

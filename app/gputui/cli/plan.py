@@ -32,6 +32,7 @@ from gputui.cli.planned_training import Subject, planning, subject_of
 from gputui.cli.request_options import AUTO
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
+from gputui.launching.compose import compose, refusal
 from gputui.launching.intent import DeviceCount
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.read_intent import read_intent
@@ -160,6 +161,10 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     count = read_intent(options, os.environ).count if made.training is not None else None
     if args.use is not None:
         return _use(args, options, made, found, count)
+    devices = len(found.devices)
+    if made.training is not None and nodes == 1 and (why := refusal(options, devices, os.environ)):
+        # The command as it is cannot be started on these devices. (--use changes it.)
+        raise WrongCallError(why)
     made = noticed(made, found, count)
     if nodes > 1 and args.network is None:
         text = f"the network of each machine is taken to have {NETWORK} Gbit/s (--network GBIT)"
@@ -270,7 +275,6 @@ def _use(
     count: DeviceCount | None,
 ) -> int:
     """Write the files of a strategy, and print the line that `gputui run` would start on these devices."""
-    from gputui.launching.compose import compose
     from gputui.launching.planned import FilesDifferError, prepared, write
     from gputui.planning.files import RecipeError, recipe_of
     from gputui.vendors.registry import vendors_of
@@ -326,7 +330,6 @@ def _prove(
     from gputui.checking.check import SECONDS
     from gputui.checking.plan_proof import ClosedForms, Difference, differences, prove
     from gputui.inventory.columns import Column, printed
-    from gputui.launching.compose import compose
     from gputui.planning.memory import needed
     from gputui.planning.strategies import Strategy
     from gputui.system.environment import given_environment

@@ -21,7 +21,8 @@ from gputui.planning.box import box_of
 from gputui.planning.devices import Candidates, PlannedDevices
 from gputui.planning.fewest import Fewest
 from gputui.planning.plan import what_would_do
-from gputui.planning.serving_plan import plan_for
+from gputui.planning.serving import Serving
+from gputui.planning.serving_plan import plan_for, unquantized
 from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.source import Want
 
@@ -86,6 +87,8 @@ def settle_auto(asked: LaunchRequest, intent: Intent = NO_INTENT) -> LaunchReque
         if made_by in ("single", "ddp") or found.strategy.kind == "serve"
         else f" (`gputui plan --use {made_by}` writes its files)"
     )
+    for note in unquantized(subject.model, subject.workload) if isinstance(subject.workload, Serving) else ():
+        say(f"note: {note}")
     say(f"note: {subject.model.name}: {devices_text(number)}, {made_by} needs {needs}{setup}")
     needed = max(found.needed, devices.min_free or 0)
     return replace(asked, devices=replace(devices, auto=False, count=number, min_free=needed))

@@ -26,8 +26,8 @@ class UnknownArchitectureError(PlanningError):
     def __init__(self, architecture: str, why: str = "") -> None:
         detail = f" {why}" if why else ""
         super().__init__(
-            f"{architecture!r}{detail} has no closed form here; give --parameters N, or its safetensors "
-            "file or index"
+            f"{architecture!r}{detail} has no closed form here; give --parameters N, or its safetensors files"
+            " (for a server, their index is enough: model.safetensors.index.json)"
         )
         self.architecture = architecture
 

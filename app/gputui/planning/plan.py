@@ -252,7 +252,9 @@ def plan(model: Model, workload: Workload, box: Box, grouping: Grouping = ALL_RE
         workload,
         box,
         tuple(sorted(rows, key=rank)),
-        estimates(model.parameters, model.largest_layer, box.local, box.nodes),
+        estimates(model.parameters, model.largest_layer, box.local, box.nodes)
+        if any(row.strategy.deepspeed for row in rows)
+        else (),
     )
     return found.having(_notices(found, said))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gputui.inventory.formatting import counted, is_digits, printable
 from gputui.inventory.light_dataclasses import replace
-from gputui.launching.compose import launcher_of
+from gputui.launching.compose import launcher_of, refusal
 from gputui.launching.launch_options import AUTO
 from gputui.launching.planned import FilesDifferError, Prepared, prepared, write
 from gputui.planning.devices import Candidates, PlannedDevices
@@ -87,6 +87,7 @@ class PlanScreen(ListPage):
         self._moved = False
         self._found: PlannedDevices | str = ""
         self._found_for: object = None
+        self._refused = ""
         self._plan: Plan | None = None
         self._problem = ""
 
@@ -114,6 +115,7 @@ class PlanScreen(ListPage):
         )
         if found_for != self._found_for:
             self._found, self._found_for = devices_for(app_state, request.count), found_for
+            self._refused = self._why_refused()
         elif isinstance(self._found, PlannedDevices) and not self._found.in_use:
             self._found = self._found.within(app_state.snapshot)
         self._plan, self._problem = None, ""
@@ -123,6 +125,14 @@ class PlanScreen(ListPage):
             self._plan = plan_of(request, app_state, self._found)
         except PlanningError as error:
             self._problem = str(error)
+
+    def _why_refused(self) -> str:
+        """Why the command, as it is, cannot be started on as many devices; "" where it can."""
+        app_state, found = self.view.app_state, self._found
+        if isinstance(found, str):
+            return ""
+        options, host = app_state.options, app_state.host_environment
+        return refusal(options, len(found.devices), app_state.environ, host, intent=app_state.intent) or ""
 
     def item_keys(self) -> Sequence[Hashable]:
         self._make()
@@ -156,7 +166,7 @@ class PlanScreen(ListPage):
             head.append(view_of_plan.where(self.view.app_state, made, found, width))
         count = self.view.app_state.intent.count
         head += view_of_plan.settings(request, found, width)
-        head += view_of_plan.doubts(request, found, count, width)
+        head += view_of_plan.doubts(request, found, count, self._refused, width)
         row = self._row
         if made is None or row is None:
             busy = self._controller.reading

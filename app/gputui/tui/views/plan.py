@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -210,12 +210,16 @@ def detail(
 
 
 def doubts(
-    request: PlanRequest, found: PlannedDevices | str, count: DeviceCount | None, width: int
+    request: PlanRequest, found: PlannedDevices | str, count: DeviceCount | None, refused: str, width: int
 ) -> list[Line]:
     """What the plan does not know of the command, and that it is for other devices than these."""
-    serves = request.training.serving is not None
-    differs = () if count is None or serves or isinstance(found, str) else count.beside(len(found.devices))
-    return [clip(((f" {text}", "warn"),), width) for text in (*differs, *request.training.doubts)]
+    differs: Iterable[str] = ()
+    if request.training.serving is None and refused:
+        differs = (f"as it is, the command is refused: {refused}",)
+    elif request.training.serving is None and count is not None and not isinstance(found, str):
+        differs = count.beside(len(found.devices))
+    texts = (*differs, *request.training.doubts)
+    return [line for text in texts for line in told_lines(text, "warn", width)]
 
 
 def answered(plan: Plan, found: PlannedDevices, width: int) -> list[Line]:
