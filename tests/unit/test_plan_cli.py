@@ -964,6 +964,14 @@ def test_where_nothing_fits_the_answer_says_what_would(call: Call) -> None:
     assert not any(text in ended.err for text in changes)
 
 
+@pytest.mark.parametrize(
+    "words", [("llama-3-70b", "--demo", "wsl"), ("--demo", "laptop", "--", "vllm", "serve", "llama-3-8b")]
+)
+def test_where_nothing_would_help_the_answer_says_what_lacks(call: Call, words: tuple[str, ...]) -> None:
+    first = call("plan", *words).out.splitlines()[0]
+    assert first.startswith("Nothing fits") and re.search(r"missing is \d+\.\dG of each \(\S+\)$", first)
+
+
 def test_devices_in_use_are_named_in_the_answer(call: Call, save: Callable[[Snapshot], str]) -> None:
     box = save(box_of_devices(gpu(0), busy(gpu(1))))
     assert "once they are free" in call("plan", "gpt2", "-n", "2", "--from", box).out.splitlines()[0]

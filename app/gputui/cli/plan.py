@@ -328,7 +328,7 @@ def _prove(
 ) -> int:
     """Show the model as the training's own Python reports it; status 5 where it counts other parameters."""
     from gputui.checking.check import SECONDS
-    from gputui.checking.plan_proof import ClosedForms, Difference, differences, prove
+    from gputui.checking.plan_proof import Difference, differences, estimated, prove
     from gputui.inventory.columns import Column, printed
     from gputui.planning.memory import needed
     from gputui.planning.strategies import Strategy
@@ -347,12 +347,12 @@ def _prove(
         python=args.python,
         seconds=2 * SECONDS,
     )
-    closed = ClosedForms(
-        made.model.parameters,
-        made.model.largest_layer,
-        needed(made.model, workload, Strategy("single", 1)).total,
-        made.estimates,
-    )
+    closed = {
+        "parameters": made.model.parameters,
+        "largest_layer": made.model.largest_layer,
+        "peak": needed(made.model, workload, Strategy("single", 1)).total,
+        **estimated(made.estimates),
+    }
     compared = differences(proof, closed)
     print()
     if compared:
@@ -366,7 +366,7 @@ def _prove(
                 right=True,
             ),
         )
-        versions = ", ".join(f"{name} {version}" for name, version in proof.versions)
+        versions = ", ".join(f"{name} {version}" for name, version in proof.versions.items())
         print("\n".join(printed(columns, compared)))
         print_line(
             printable(f"  {proof.name}, by {versions}; peak: one device with AdamW, without its context")

@@ -12,8 +12,12 @@ def answer(made: Plan, found: PlannedDevices) -> str:
     what would help."""
     row = made.able
     if row is None:
-        would = f"; would fit with {listed(made.changes, 'or')}" if made.changes else ""
-        return f"{made.shortage[:1].upper()}{made.shortage[1:]}{would}"
+        first, then = made.rows[0], ""
+        if made.changes:
+            then = f"; would fit with {listed(made.changes, 'or')}"
+        elif first.margin is not None and first.margin < 0:
+            then = f"; the least that is missing is {size(-first.margin)} of each ({first.name})"
+        return f"{made.shortage[:1].upper()}{made.shortage[1:]}{then}"
     count = row.strategy.devices
     if row.serving is not None:
         held = f"{row.serving.requests:.1f} requests of {row.serving.context:,} tokens fit at once"

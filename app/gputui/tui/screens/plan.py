@@ -43,16 +43,6 @@ _LEAST_ROWS, _LEAST_DETAIL = 3, 7
 _AIRY = 32
 """Lines of the body from which its parts are separated by blank lines."""
 
-_CHANGES: dict[str, Callable[[PlanRequest], PlanRequest]] = {
-    "more": lambda request: request.batch(more=True),
-    "less": lambda request: request.batch(more=False),
-    "precision": PlanRequest.next_precision,
-    "optimizer": PlanRequest.next_optimizer,
-    "checkpointing": PlanRequest.other_checkpointing,
-    "rank": PlanRequest.next_rank,
-    "as_said": PlanRequest.as_said,
-}
-
 
 class PlanScreen(ListPage):
     """The ranked strategies, below the request that they answer. Each change of the request plans again.
@@ -65,20 +55,20 @@ class PlanScreen(ListPage):
         shown("e", "model", "model", about="Name the model: a path, a hub id, a size"),
         shown("n", "count", "devices", about="Type the number of devices; auto: as many as it needs"),
         # What the line above the strategies shows with its key is not named again in the last line.
-        hidden("plus,equals_sign", "change('more')", "Twice the batch"),
-        hidden("minus", "change('less')", "Half the batch"),
+        hidden("plus,equals_sign", "batch(True)", "Twice the batch"),
+        hidden("minus", "batch(False)", "Half the batch"),
         hidden("right", "step(1)", "One device more"),
         hidden("left", "step(-1)", "One device fewer"),
         worded("sequence", "type('sequence')", "sequence", "Type the length of a sequence"),
         worded("precision", "change('precision')", "precision", "Next precision"),
         worded("optimizer", "change('optimizer')", "optimizer", "Next optimizer"),
         worded("checkpointing", "change('checkpointing')", "checkpointing", "Activation checkpointing"),
-        worded("lora", "change('rank')", "lora", "Next LoRA rank, or none"),
+        worded("lora", "change('lora')", "lora", "Next LoRA rank, or none"),
         worded("batch", "type('batch')", "batch", "Type the batch"),
         worded(
             "accumulation", "type('accumulation')", "accumulation", "Type the steps of gradient accumulation"
         ),
-        shown("x", "change('as_said')", "as in the command", about="Back to what the command says"),
+        shown("x", "as_said", "as in the command", about="Back to what the command says"),
     ]
 
     def __init__(self, view: MainView, controller: PlanController) -> None:
@@ -207,11 +197,20 @@ class PlanScreen(ListPage):
         self._controller.request = request
         self.draw()
 
-    def action_change(self, name: str) -> None:
+    def _changed(self, change: Callable[[PlanRequest], PlanRequest]) -> None:
         try:
-            self._set(_CHANGES[name](self._request))
+            self._set(change(self._request))
         except PlanningError as error:
             self.show_message(str(error))
+
+    def action_batch(self, more: bool) -> None:
+        self._changed(lambda request: request.batch(more))
+
+    def action_change(self, field: str) -> None:
+        self._changed(lambda request: request.next(field))
+
+    def action_as_said(self) -> None:
+        self._set(self._request.as_said())
 
     def action_step(self, by: int) -> None:
         """Change to the next larger or smaller number of devices that can work together."""
