@@ -68,7 +68,7 @@ class PlanScreen(ListPage):
         worded(
             "accumulation", "type('accumulation')", "accumulation", "Type the steps of gradient accumulation"
         ),
-        shown("x", "as_said", "as in the command", about="Back to what the command says"),
+        shown("x", "default", "as in the command", about="Back to what the command says"),
     ]
 
     def __init__(self, view: MainView, controller: PlanController) -> None:
@@ -209,7 +209,7 @@ class PlanScreen(ListPage):
     def action_change(self, field: str) -> None:
         self._changed(lambda request: request.next(field))
 
-    def action_as_said(self) -> None:
+    def action_default(self) -> None:
         self._set(self._request.as_said())
 
     def action_step(self, by: int) -> None:
