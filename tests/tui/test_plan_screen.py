@@ -654,13 +654,13 @@ def test_of_mig_instances_one_is_planned_for() -> None:
 
 def test_a_bar_is_as_long_as_what_is_needed() -> None:
     parts = Bytes(weights=40, gradients=20, optimizer=20, buffers=0, activations=10, fixed=10)
-    full = views.stacked(parts, 100, 20, 20, marked=True)
+    full = views.stacked(parts, 100, 20)
     cells = "".join(text for text, _ in full)
     assert cells == "█" * 8 + "▓" * 4 + "▒" * 4 + "▆" * 2 + "▂" * 2
-    half = "".join(text for text, _ in views.stacked(parts, 200, 20, 20, marked=True))
+    half = "".join(text for text, _ in views.stacked(parts, 200, 20))
     assert len(half) == 20
     assert half.count("░") == 10
-    over = "".join(text for text, _ in views.stacked(parts, 10, 20, 14, marked=True))
+    over = "".join(text for text, _ in views.stacked(parts, 10, 20))
     assert len(over) == 20
     assert over[-1] == "»"
 

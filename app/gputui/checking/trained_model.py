@@ -66,7 +66,7 @@ def refuse_for_server(given: Mapping[str, Any]) -> None:
         raise PlanningError(f"{' and '.join(names)}: for trainings only, and the command starts a server")
 
 
-def planned_for(training: Training, model: Model, given: Mapping[str, Any]) -> Workload | Serving:
+def planned_for(training: Training, model: Model | None, given: Mapping[str, Any]) -> Workload | Serving:
     """What the command does with the model: the server that it starts, else the training.
 
     The sequence that a call gives is the context of a server. Raises PlanningError.

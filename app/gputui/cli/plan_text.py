@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator
 
 from gputui.inventory.columns import Column, printed
 from gputui.inventory.formatting import GIB, UNKNOWN, printable, size
-from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.text_table import packed
-from gputui.planning.answer import answer
+from gputui.planning.answer import answer, device_words, work_words
 from gputui.planning.devices import PlannedDevices
 from gputui.planning.estimators import Estimate
-from gputui.planning.plan import Plan, Row, listed, workload_words
-from gputui.planning.serving import Serving, served
+from gputui.planning.plan import Plan, Row, listed
+from gputui.planning.serving import Serving
 
 _FIRST = 6
 """The strategies of the short form: with the answer and the notes they fit into 24 lines."""
@@ -38,14 +37,15 @@ def table_lines(plan: Plan, found: PlannedDevices, width: int | None, whole: boo
     one, which has no limit."""
     width = None if whole else width
     serves = isinstance(plan.workload, Serving)
-    yield from packed((printable(plan.model.name), plan.model.facts, *_workload(plan)), width)
-    yield from packed(_devices(plan, found), width)
+    work = (text for _, text in work_words(plan.workload, len(plan.box)))
+    yield from packed((printable(plan.model.name), plan.model.facts, *work), width)
+    labels = ",".join(map(found.snapshot.label, found.devices))
+    yield from packed((*device_words(plan, found), f"GPU {labels}"), width)
     yield ""
     rows = [row for place, row in enumerate(plan.rows) if whole or place < _FIRST or row is plan.able]
-    columns = [_COLUMNS[name] for name in _FORMS[serves, whole]]
-    if not whole and not any(row.would_fit_with for row in rows):
-        columns[-1] = replace(columns[-1], name="")
-    yield from printed(columns, rows, width)
+    numbers = _SERVED if serves else _TRAINED
+    shown = [column for column in numbers if whole or column.name not in _LEFT_OUT[serves].split()]
+    yield from printed((*shown, _WHY if whole else _HELPS), rows, width)
     about = (
         "REQUESTS of the whole context at once, the LONGEST of one"
         if serves
@@ -62,26 +62,6 @@ def table_lines(plan: Plan, found: PlannedDevices, width: int | None, whole: boo
             yield from ("", f"{row.name}: {row.what}")
     if plan.estimates:
         yield from ("", *printed(_ESTIMATES, plan.estimates))
-
-
-def _workload(plan: Plan) -> Iterator[str]:
-    if isinstance(plan.workload, Serving):
-        yield served(plan.workload)
-    else:
-        yield from (text for _, text in workload_words(plan.workload, len(plan.box)))
-
-
-def _devices(plan: Plan, found: PlannedDevices) -> Iterator[str]:
-    """Yield "4× RTX 3090", "23.7G free on each", "NV4, PHB", "host memory 239.0G", "GPU 0,1,2,3"."""
-    box = plan.box
-    machines = f"{box.nodes} machines, {box.network * 8:g} Gbit/s, each " if box.nodes > 1 else ""
-    yield f"{machines}{len(found.devices)}× {found.names}"
-    yield box.free_words
-    if box.link_words:
-        yield box.link_words
-    if box.host_memory is not None:
-        yield f"host memory {size(box.host_memory)}"
-    yield f"GPU {','.join(map(found.snapshot.label, found.devices))}"
 
 
 def _name(row: Row) -> str:
@@ -130,40 +110,35 @@ def _held(head: str, form: str) -> Column[Row]:
     return _number(head, lambda row: form.format(row.serving) if row.fits else UNKNOWN)
 
 
-_COLUMNS = {
-    column.name: column
-    for column in (
-        Column("  STRATEGY", _name),
-        _number("N", lambda row: str(row.strategy.devices)),
-        _part("WEIGHTS", "weights"),
-        _part("GRADS", "gradients"),
-        _part("OPTIM", "optimizer"),
-        _part("BUFFERS", "buffers"),
-        _part("ACTIV", "activations"),
-        _part("PEAK", "activations"),
-        _part("FIXED", "fixed"),
-        _part("CACHE", "cache"),
-        _part("TOTAL", "total"),
-        _number("LEFT", lambda row: UNKNOWN if row.margin is None else f"{row.margin / GIB:+.1f}"),
-        _number("SENT", lambda row: row.traffic.amount),
-        _number("TIME", lambda row: row.traffic.time),
-        _held("TOKENS", "{0.tokens:,}"),
-        _held("REQUESTS", "{0.requests:.1f}"),
-        _held("LONGEST", "{0.longest:,}"),
-        Column("WHY", _why),
-        Column("WOULD FIT WITH", _short),
-    )
-}
-_FORMS = {
-    (serves, whole): ("  STRATEGY", *names.split(), last)
-    for serves, whole, names, last in (
-        (False, True, "N WEIGHTS GRADS OPTIM BUFFERS ACTIV FIXED TOTAL LEFT SENT TIME", "WHY"),
-        (False, False, "TOTAL LEFT TIME", "WOULD FIT WITH"),
-        (True, True, "WEIGHTS PEAK FIXED CACHE TOKENS REQUESTS LONGEST", "WHY"),
-        (True, False, "WEIGHTS CACHE TOKENS REQUESTS LONGEST", "WOULD FIT WITH"),
-    )
-}
-"""The names of the columns, by whether it is the plan of a server, and by whether it is the whole form."""
+_NAME: Column[Row] = Column("  STRATEGY", _name)
+_WHY: Column[Row] = Column("WHY", _why)
+_HELPS: Column[Row] = Column("WHY / FITS WITH", _short)
+_TRAINED = (
+    _NAME,
+    _number("N", lambda row: str(row.strategy.devices)),
+    _part("WEIGHTS", "weights"),
+    _part("GRADS", "gradients"),
+    _part("OPTIM", "optimizer"),
+    _part("BUFFERS", "buffers"),
+    _part("ACTIV", "activations"),
+    _part("FIXED", "fixed"),
+    _part("TOTAL", "total"),
+    _number("LEFT", lambda row: UNKNOWN if row.margin is None else f"{row.margin / GIB:+.1f}"),
+    _number("SENT", lambda row: row.traffic.amount),
+    _number("TIME", lambda row: row.traffic.time),
+)
+_SERVED = (
+    _NAME,
+    _part("WEIGHTS", "weights"),
+    _part("PEAK", "activations"),
+    _part("FIXED", "fixed"),
+    _part("CACHE", "cache"),
+    _held("TOKENS", "{0.tokens:,}"),
+    _held("REQUESTS", "{0.requests:.1f}"),
+    _held("LONGEST", "{0.longest:,}"),
+)
+_LEFT_OUT = {False: "N WEIGHTS GRADS OPTIM BUFFERS ACTIV FIXED SENT", True: "PEAK FIXED"}
+"""The columns that the short form leaves out, by whether it is the plan of a server."""
 
 
 _ESTIMATES: tuple[Column[Estimate], ...] = (

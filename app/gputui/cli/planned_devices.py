@@ -14,7 +14,6 @@ from gputui.choosing.named_devices import NONE
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, opened, own_settings, say
 from gputui.cli.planned_training import Subject, planning, subject_of
-from gputui.inventory.formatting import devices_text, size
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.intent import NO_INTENT, Intent
 from gputui.planning.box import box_of
@@ -79,19 +78,14 @@ def settle_auto(asked: LaunchRequest, intent: Intent = NO_INTENT) -> LaunchReque
     """
     subject, devices = subject_of(asked), asked.devices
     found = _enough(subject, _candidates(devices), devices, intent)
-    number = len(found.devices)
-    needs = size(found.needed) + (" of each" if number > 1 else "")
-    made_by = found.strategy.name
-    setup = (
-        ""
-        if made_by in ("single", "ddp") or found.strategy.kind == "serve"
-        else f" (`gputui plan --use {made_by}` writes its files)"
-    )
+    by = found.strategy
+    plain = by.kind in ("single", "ddp", "serve")
+    setup = "" if plain else f" (`gputui plan --use {by.name}` writes its files)"
     for note in unquantized(subject.model, subject.workload) if isinstance(subject.workload, Serving) else ():
         say(f"note: {note}")
-    say(f"note: {subject.model.name}: {devices_text(number)}, {made_by} needs {needs}{setup}")
+    say(f"note: {subject.model.name}: {found.words}{setup}")
     needed = max(found.needed, devices.min_free or 0)
-    return replace(asked, devices=replace(devices, auto=False, count=number, min_free=needed))
+    return replace(asked, devices=replace(devices, auto=False, count=len(found.devices), min_free=needed))
 
 
 def _enough(
@@ -120,10 +114,9 @@ def _why_not(subject: Subject, candidates: Candidates) -> str:
     count = "the free device" if len(found.devices) == 1 else f"the {len(found.devices)} free devices"
     what = f"{subject.model.name} does not fit on {count}"
     # Where the devices differ, the best one alone may need the smaller change.
-    for devices, on in ((found, ""), (unselected.planned(1), "on one ")):
-        if devices is not None:
-            with planning():
-                made = plan_for(subject.model, subject.workload, box_of(devices.snapshot, devices.devices))
-            if would := "; ".join(what_would_do(made)):
-                return f"{what}; would fit {on}with {would}"
+    for devices, on in ((found, ""), (unselected.planned(1) or found, "on one ")):
+        with planning():
+            made = plan_for(subject.model, subject.workload, box_of(devices.snapshot, devices.devices))
+        if would := "; ".join(what_would_do(made)):
+            return f"{what}; would fit {on}with {would}"
     return what

@@ -29,7 +29,6 @@ class Subject:
 
     model: Model
     workload: Workload | Serving
-    training: Training
     place: Path | None
 
 
@@ -61,7 +60,7 @@ def subject_of(asked: LaunchRequest, weights_only: bool = False) -> Subject:
         given = {**said_of(asked.model), "weights_only": weights_only}
         if training.serving is not None:
             refuse_for_server(given)
-        return Subject(model, planned_for(training, model, given), training, place)
+        return Subject(model, planned_for(training, model, given), place)
 
 
 def _model(asked: LaunchRequest, training: Training) -> tuple[Model, Path | None]:

@@ -53,21 +53,15 @@ def memory_warning(
 def _model(name: str, environ: Mapping[str, str], directory: Path) -> Model | None:
     """Return the model by the closed form of its configuration; None where there is none, or its weights are
     packed."""
-    from gputui.planning.closed_forms import closed_form
-    from gputui.planning.fields import Fields
     from gputui.planning.model import PlanningError
-    from gputui.planning.reading import configuration, find_model
+    from gputui.planning.reading import find_model, of_config
 
     try:
         place = find_model(name, environ, directory)
-        if place is None or not (place / "config.json").is_file():
-            return None
-        values = configuration(place)
-        if "quantization_config" in values:
-            return None
-        return closed_form(Fields(values, "config.json"), name)
+        found = None if place is None else of_config(place / "config.json", name)
     except (PlanningError, OSError):
         return None
+    return found if found is not None and not found.bits else None
 
 
 def _too_large(model: Model, free: Sequence[int]) -> str | None:

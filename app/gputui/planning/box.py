@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from gputui.choosing.bandwidth import Rates, bandwidth
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import GIB, UNKNOWN, size
+from gputui.inventory.formatting import GIB, size
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import LinkMatrix, direct_links
 from gputui.inventory.snapshot import Snapshot
@@ -36,9 +36,6 @@ class Box:
                         of them, and each has as many consecutive devices
     memory_total        the least bytes of a device that programs can use, 0 where they are not known
     a100                whether a device is an A100
-    context, collectives
-                        bytes of a device that a process, and its communicators, take; `collectives` of None
-                        is estimated from the links
     """
 
     uuids: tuple[str, ...]
@@ -47,8 +44,6 @@ class Box:
     bandwidths: tuple[tuple[float | None, ...], ...]
     measured: bool = False
     host_memory: int | None = None
-    context: int = CONTEXT
-    collectives: int | None = None
     capability: tuple[int, int] | None = None
     unified: bool = False
     nodes: int = 1
@@ -77,9 +72,11 @@ class Box:
 
     @property
     def link_words(self) -> str:
-        """The kinds of links between the devices: "NV4, PHB"."""
-        found = {self.links[i][j] or UNKNOWN for i in range(self.local) for j in range(i)}
-        return ", ".join(sorted(found))
+        """The kinds of links between the devices that are known, and the speed: "NV4, PHB 24 GB/s"."""
+        found = {self.links[i][j] or "" for i in range(self.local) for j in range(i)}
+        speed = self.slowest([range(self.local)])
+        words = f"{speed:.0f} GB/s{' measured' if self.measured else ''}" if speed else ""
+        return f"{', '.join(sorted(filter(None, found)))} {words}".strip()
 
     def direct(self, one: int, other: int) -> bool:
         """Whether a direct link (NVLink, XGMI) joins two devices."""
@@ -121,9 +118,8 @@ class Box:
     def fixed(self, count: int) -> int:
         """The bytes that a process takes of each of `count` devices before the model is loaded."""
         if count < 2:
-            return self.context
-        estimated = COLLECTIVES_DIRECT if self.all_direct else COLLECTIVES_PCIE
-        return self.context + (estimated if self.collectives is None else self.collectives)
+            return CONTEXT
+        return CONTEXT + (COLLECTIVES_DIRECT if self.all_direct else COLLECTIVES_PCIE)
 
     @staticmethod
     def _ring(members: Sequence[int]) -> list[tuple[int, int]]:

@@ -31,10 +31,6 @@ class RecipeError(ValueError):
     """The recipe is impossible; the message gives the reason in one line."""
 
 
-class NoLauncherError(RecipeError):
-    """No launcher of gputui starts this strategy with a file; the message says which programs do."""
-
-
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """A strategy and all other settings that its files depend on.
@@ -103,13 +99,13 @@ def recipe_of(made: Plan, row: Row) -> Recipe:
 
 
 def files_of(recipe: Recipe, started_by: str = "python") -> PlanFiles:
-    """The files of a recipe, and its launcher. Raises NoLauncherError for pipeline parallelism.
+    """The files of a recipe, and its launcher. Raises RecipeError for pipeline parallelism.
 
     `started_by` is the launcher of the command as it is: where accelerate or deepspeed starts the command, it
     still does, where it can.
     """
     if not recipe.strategy.startable:
-        raise NoLauncherError(
+        raise RecipeError(
             f"{recipe.name}: no launcher divides a model into a pipeline; the training program does"
             " (Megatron-LM's --pipeline-model-parallel-size, torch.distributed.pipelining)"
         )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.inventory.formatting import devices_text, size
@@ -47,35 +47,32 @@ _BFLOAT16 = (8, 0)
 
 _MADE = "the program must be made for it"
 
-RemedyKind = Literal["bucket_view", "devices", "batch", "checkpointing", "lora", "adamw8bit"]
-
-_CHANGES: dict[RemedyKind, tuple[str, str]] = {
-    "bucket_view": ("bucket_view", "gradient_as_bucket_view"),
-    "checkpointing": ("checkpointing", "checkpointing"),
-    "batch": ("batch", "batch {}"),
-    "devices": ("", "{} devices"),
-    "adamw8bit": ("optimizer", "8-bit Adam"),
-    "lora": ("lora", "LoRA of rank {}"),
-}
-"""The field of the workload that a remedy changes, and its name; the smallest changes of training first."""
+_DEVICES = "devices"
+_ORDER = ("bucket_view", "checkpointing", "batch", _DEVICES, "optimizer", "lora")
+"""The fields of the workload that remedies change; the smallest changes of the training first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """One change that makes a strategy fit. `value`: number of devices, else the workload's new value."""
+    """One change that makes a strategy fit: a field of the workload gets this value, or there are as many
+    devices."""
 
-    kind: RemedyKind
+    field: str
     value: int | str
-
-    @property
-    def text(self) -> str:
-        return _CHANGES[self.kind][1].format(self.value)
+    text: str
 
     def made_in(self, workload: Workload) -> Workload:
         """The workload with the change; more devices do not change it."""
-        field = _CHANGES[self.kind][0]
-        change: dict[str, Any] = {field: self.value} if field else {}
+        change: dict[str, Any] = {} if self.field == _DEVICES else {self.field: self.value}
         return replace(workload, **change)
+
+
+def _devices(count: int) -> Remedy:
+    return Remedy(_DEVICES, count, devices_text(count))
+
+
+def _batch(sequences: int) -> Remedy:
+    return Remedy("batch", sequences, f"batch {sequences}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,15 +308,15 @@ def _offers(model: Model, workload: Workload, strategy: Strategy) -> Iterator[Re
     """The changes of a workload that reduce its need for memory; a smaller batch is offered as 1."""
     if not workload.weights_only:
         if strategy.kind == "ddp" and not workload.bucket_view:
-            yield Remedy("bucket_view", True)
+            yield Remedy("bucket_view", True, "gradient_as_bucket_view")
         if not workload.checkpointing:
-            yield Remedy("checkpointing", True)
+            yield Remedy("checkpointing", True, "checkpointing")
         if workload.batch > 1:
-            yield Remedy("batch", 1)
+            yield _batch(1)
     if workload.optimizer in ("adamw", "adamw-foreach"):
-        yield Remedy("adamw8bit", "adamw8bit")
+        yield Remedy("optimizer", "adamw8bit", "8-bit Adam")
     if not workload.lora and model.adapted:
-        yield Remedy("lora", _RANK)
+        yield Remedy("lora", _RANK, f"LoRA of rank {_RANK}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,26 +329,21 @@ class _Search:
     fixed: int
     free: int
 
-    def fits(self, workload: Workload) -> bool:
+    def fits(self, *remedies: Remedy) -> bool:
+        workload = self.workload
+        for remedy in remedies:
+            workload = remedy.made_in(workload)
         return needed(self.model, workload, self.strategy, self.fixed).total <= self.free
 
-    def single(self) -> Iterator[Remedy]:
+    def single(self) -> list[Remedy]:
         """Single changes that make it fit, the smallest changes of the training first."""
-
-        def fit(remedy: Remedy) -> bool:
-            return self.fits(remedy.made_in(self.workload))
-
-        found = {
-            remedy.kind: remedy for remedy in _offers(self.model, self.workload, self.strategy) if fit(remedy)
-        }
-        if "batch" in found:
+        found = [each for each in _offers(self.model, self.workload, self.strategy) if self.fits(each)]
+        if _batch(1) in found:
             batches = range(2, self.workload.batch)
-            too_large = bisect_left(batches, True, key=lambda batch: not fit(Remedy("batch", batch)))
-            found["batch"] = Remedy("batch", 1 + too_large)
-        count = self.more_devices(self.workload, MOST_DEVICES)
-        if count:
-            found["devices"] = Remedy("devices", count)
-        yield from (found[kind] for kind in _CHANGES if kind in found)
+            too_large = bisect_left(batches, True, key=lambda batch: not self.fits(_batch(batch)))
+            found[found.index(_batch(1))] = _batch(1 + too_large)
+        found += self.more_devices(self.workload, MOST_DEVICES)
+        return sorted(found, key=lambda each: _ORDER.index(each.field))
 
     def together(self) -> tuple[Remedy, ...]:
         """Changes that make it fit when all are made, none of them superfluous; () where there are none.
@@ -359,44 +351,35 @@ class _Search:
         As few kinds as possible, the smallest changes of the training first; devices in addition to the
         others.
         """
-
-        def changed(remedies: Sequence[Remedy]) -> Workload:
-            made = self.workload
-            for remedy in remedies:
-                made = remedy.made_in(made)
-            return made
-
         taken: list[Remedy] = []
+        workload = self.workload
         for offer in _offers(self.model, self.workload, self.strategy):
-            taken = [*taken, offer]
-            if self.fits(changed(taken)):
+            taken, workload = [*taken, offer], offer.made_in(workload)
+            if self.fits(*taken):
                 for each in taken[:-1]:
                     without = [remedy for remedy in taken if remedy is not each]
-                    if self.fits(changed(without)):
-                        taken = without
+                    taken = without if self.fits(*without) else taken
                 return tuple(taken)
-            count = self.more_devices(changed(taken), _FEW_TIMES * self.strategy.devices)
-            if count:
-                return (*taken, Remedy("devices", count))
+            if more := self.more_devices(workload, _FEW_TIMES * self.strategy.devices):
+                return (*taken, *more)
         return ()
 
-    def more_devices(self, workload: Workload, most: int) -> int | None:
-        """The least number of devices like these, up to `most`, on which the strategy fits; None where more
-        do not help, and where devices in groups share the work."""
+    def more_devices(self, workload: Workload, most: int) -> list[Remedy]:
+        """The least number of devices like these, up to `most`, on which the strategy fits; [] where more do
+        not help, and where devices in groups share the work."""
         strategy = self.strategy
         stages = strategy.pipeline_parallel == strategy.devices and strategy.interleaved == 1
         if not strategy.sharded or strategy.replicate > 1 or (strategy.sharing > 1 and not stages):
-            return None
-        fixed = self.fixed
+            return []
 
         def fit(count: int) -> bool:
             more = replace(strategy, devices=count, pipeline_parallel=count if stages else 1)
-            return needed(self.model, workload, more, fixed).total <= self.free
+            return needed(self.model, workload, more, self.fixed).total <= self.free
 
         most = min(MOST_DEVICES, most, self.model.layers if stages else most)
         if most <= strategy.devices or not fit(most):
-            return None
-        return bisect_left(range(most), True, strategy.devices + 1, key=fit)
+            return []
+        return [_devices(bisect_left(range(most), True, strategy.devices + 1, key=fit))]
 
 
 def _outcome(row: Row, box: Box, host: int) -> str:
@@ -581,15 +564,18 @@ def what_would_do(found: Plan) -> Iterator[str]:
 
 def _changes(preferred: Sequence[Row]) -> Iterator[str]:
     """The smallest change of each kind that makes one of the rows fit; if none suffices, several together."""
-    for kind in _CHANGES:
-        offered = [(remedy, row) for row in preferred for remedy in row.remedies if remedy.kind == kind]
+    for field in _ORDER:
+        offered = [(remedy, row) for row in preferred for remedy in row.remedies if remedy.field == field]
         if offered:
             # The largest batch, the fewest devices; other changes have one value.
-            best = max if kind == "batch" else min
+            best = max if field == "batch" else min
             remedy, row = best(offered, key=lambda each: each[0].value)
-            yield f"{remedy.text} ({row.name if row.strategy.startable else 'a pipeline'})"
-    if not any(row.remedies for row in preferred):
-        combined = [row for row in preferred if row.together]
-        if combined:
-            row = min(combined, key=lambda each: len(each.together))
-            yield f"{row.would_fit_with} ({row.name if row.strategy.startable else 'a pipeline'})"
+            yield _in_a(row, remedy.text)
+    combined = [row for row in preferred if row.together]
+    if combined and not any(row.remedies for row in preferred):
+        row = min(combined, key=lambda each: len(each.together))
+        yield _in_a(row, row.would_fit_with)
+
+
+def _in_a(row: Row, change: str) -> str:
+    return f"{change} ({row.name if row.strategy.startable else 'a pipeline'})"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from math import prod
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.others_files import MOST_JSON, NotReadError, beginning, go_on, parse_json
-from gputui.inventory.typed_json import Json
+from gputui.inventory.typed_json import DocumentError, Json, Record, few
 from gputui.planning.model import PlanningError
 
 MOST_SHARDS = 4096
@@ -32,6 +32,18 @@ class Count:
 
     parameters: int
     largest: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    """One tensor in the header of a file: `data_offsets` are its begin and end behind the header."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
+
+
+_TENSOR = Record(_Tensor, shape=few(int, 16))
 
 
 def read_json(path: Path) -> Any:
@@ -99,43 +111,32 @@ def _count(path: Path, header: Json, room: int) -> Count:
     for name, tensor in header.items():
         if name == "__metadata__":
             continue
-        described = tensor if isinstance(tensor, dict) else {}
-        kind, shape, offsets = (described.get(key) for key in ("dtype", "shape", "data_offsets"))
-        if not _whole(shape) or not _whole(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-            raise PlanningError(
-                f"{_name(path)}: {printable(name[:80])!r} has no shape or no position in the file"
-            )
-        if offsets[1] > room:
-            raise PlanningError(f"{_name(path)} is truncated: {printable(name[:80])!r} ends after the file")
+        where = f"{_name(path)}: {printable(name[:80])!r}"
+        try:
+            found = _TENSOR.read(tensor)
+        except DocumentError as error:
+            raise PlanningError(f"{where} is described wrongly: {error}") from None
+        (start, end), kind = found.data_offsets, found.dtype
+        if not start <= end <= room:
+            raise PlanningError(f"{where} ends after the file, which is truncated")
         if (
             kind in _BUFFER_TYPES
             or name.endswith(_BUFFERS)
-            or (name.endswith(".attn.bias") and len(shape) == 4)
+            or (name.endswith(".attn.bias") and len(found.shape) == 4)
         ):
             continue
-        if not isinstance(kind, str) or kind not in _BITS:
+        if kind not in _BITS:
             raise PlanningError(
-                f"{_name(path)} holds packed weights ({printable(str(kind)[:20])}): give a config.json, or "
+                f"{_name(path)} holds packed weights ({printable(kind[:20])}): give a config.json, or "
                 "--parameters N"
             )
-        number = prod(shape)
-        if number * _BITS[kind] != 8 * (offsets[1] - offsets[0]):
-            raise PlanningError(
-                f"{_name(path)}: the shape of {printable(name[:80])!r} is not that of its bytes"
-            )
+        number = prod(found.shape)
+        if number * _BITS[kind] != 8 * (end - start):
+            raise PlanningError(f"{where} has another shape than its bytes")
         total, largest = total + number, max(largest, number)
     if not total:
         raise PlanningError(f"{_name(path)} holds no parameters")
     return Count(total, largest)
-
-
-def _whole(values: Any) -> TypeGuard[list[int]]:
-    """Whether it is a list of non-negative integers, few enough to be multiplied together."""
-    return (
-        isinstance(values, list)
-        and len(values) <= 16
-        and all(type(value) is int and 0 <= value < 1 << 60 for value in values)
-    )
 
 
 def _name(path: Path) -> str:

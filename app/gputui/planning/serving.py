@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from gputui.inventory.formatting import GIB, counted, printable
 from gputui.inventory.light_dataclasses import dataclass, field, replace
-from gputui.planning.box import Box
+from gputui.planning.box import CONTEXT, Box
 from gputui.planning.model import Cache, Model
 
 MOST_TOKENS = 1 << 40
@@ -251,15 +251,15 @@ def outside_torch(serving: Serving, box: Box, devices: int) -> int:
     fixed = box.fixed(devices)
     if serving.of.context:
         return fixed
-    nccl = fixed - box.context
+    nccl = fixed - CONTEXT
     return _OUTSIDE + (nccl if box.all_direct else min(nccl, _PCIE))
 
 
-def served(serving: Serving, context: int | None = None) -> str:
-    """What a command says about its server, on one line; `context` replaces its own."""
+def served(serving: Serving) -> str:
+    """What a command says about its server, on one line."""
     parts = (
         (serving.taken, f"{serving.taken:.0%} of each device"),
-        (context or serving.context, f"context {context or serving.context}"),
+        (serving.context, f"context {serving.context}"),
         (serving.cache_type, f"cache {printable(serving.cache_type[:20])}"),
         (serving.adapters, f"{counted(serving.adapters, 'LoRA adapter')} with rank {serving.rank}"),
         (serving.weight_bits, f"weights in {serving.weight_bits} bits"),

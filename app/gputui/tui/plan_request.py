@@ -59,7 +59,7 @@ class PlanRequest:
         """The workload to plan. Raises PlanningError for an invalid one."""
         return workload_of(self.training, self.model, self.given)
 
-    def planned(self, model: Model) -> Workload | Serving:
+    def planned(self, model: Model | None) -> Workload | Serving:
         """What the command does with the model. Raises PlanningError."""
         return planned_for(self.training, model, self.given)
 
