@@ -682,7 +682,7 @@ def test_each_remedy_alone_makes_it_fit_or_else_all_together(
             for remedy in remedies:
                 changed, strategy = with_remedy(remedy, changed, strategy)
             assert not remedies or needed(known, changed, strategy, each.bytes.fixed).total <= free
-        if each.together and each.together[-1].kind != "devices":
+        if each.together and each.together[-1].field != "devices":
             for remedy in each.together:
                 changed = workload
                 for other in each.together:

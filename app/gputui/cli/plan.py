@@ -28,7 +28,7 @@ from gputui.cli.hosts_options import add_hosts_option, without_options
 from gputui.cli.launch_call import add_launch_options, launch_request, noted, print_launch
 from gputui.cli.plan_text import answer_lines, table_lines
 from gputui.cli.planned_devices import devices_for_plan
-from gputui.cli.planned_training import Subject, planning, subject_of
+from gputui.cli.planned_training import Subject, subject_of
 from gputui.cli.request_options import AUTO
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
@@ -40,7 +40,6 @@ from gputui.planning.box import box_of
 from gputui.planning.devices import PlannedDevices
 from gputui.planning.document import to_document
 from gputui.planning.files import FOLDER
-from gputui.planning.model import PlanningError
 from gputui.planning.plan import Plan, Row
 from gputui.planning.serving import Serving
 from gputui.planning.serving_plan import plan_for
@@ -194,7 +193,7 @@ def planned(
     """The plan of a model on the devices of a request, on `nodes` such machines, whose network has `gigabits`
     Gbit/s; `measured` are the bandwidths of their links, None for those that an earlier check has kept.
 
-    Raises WrongCallError, NotEnoughError.
+    Raises WrongCallError, PlanningError, NotEnoughError.
     """
     if measured is None and not elsewhere(devices):
         from gputui.checking.kept_bandwidth import kept_bandwidths
@@ -204,8 +203,7 @@ def planned(
     box = box_of(found.snapshot, found.devices, measured or {})
     if nodes > 1:
         box = replace(box, nodes=nodes, network=gigabits / 8)
-    with planning():
-        return plan_for(subject.model, subject.workload, box, devices.group or ALL_REDUCE), found
+    return plan_for(subject.model, subject.workload, box, devices.group or ALL_REDUCE), found
 
 
 def noticed(made: Plan, found: PlannedDevices, count: DeviceCount | None = None) -> Plan:
@@ -263,7 +261,7 @@ def _measured(name: str) -> Rates:
 
     try:
         return MEASURED.read(within(read_json(Path(name)), "measured")).rates
-    except (DocumentError, PlanningError) as error:
+    except DocumentError as error:
         raise WrongCallError(f"{name!r}: {error}") from None
 
 
@@ -276,7 +274,7 @@ def _use(
 ) -> int:
     """Write the files of a strategy, and print the line that `gputui run` would start on these devices."""
     from gputui.launching.planned import FilesDifferError, prepared, write
-    from gputui.planning.files import RecipeError, recipe_of
+    from gputui.planning.files import recipe_of
     from gputui.vendors.registry import vendors_of
 
     row = _row(made, args.use)
@@ -284,8 +282,6 @@ def _use(
     try:
         ready = prepared(recipe, options, args.folder or os.path.join(options.directory or "", FOLDER))  # noqa: PTH118
         written = write(ready, args.overwrite)
-    except RecipeError as error:
-        raise WrongCallError(str(error)) from None
     except FilesDifferError as error:
         raise WrongCallError(f"{error} (--overwrite replaces it)") from None
     except OSError as error:

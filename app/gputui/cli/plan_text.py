@@ -68,13 +68,6 @@ def _name(row: Row) -> str:
     return f"{'?' if row.fits is None else '✓' if row.fits else '✗'} {row.name}"
 
 
-def _why(row: Row) -> str:
-    """Return the advantage of the strategy; where it does not fit, a change that would make it fit."""
-    if row.fits:
-        return f"tight; {row.what}" if row.tight else row.what
-    return f"would fit with {row.would_fit_with}" if row.would_fit_with else _lacking(row)
-
-
 def _short(row: Row) -> str:
     """Return the reason in the short form; of several changes, the smallest for which there is room."""
     serves = row.serving is not None
@@ -82,15 +75,9 @@ def _short(row: Row) -> str:
         return f"({row.apart})" if row.apart and not serves else ""
     changes = [each.text for each in row.remedies]
     some = [listed(changes[:count], "or") for count in range(len(changes), 0, -1)]
-    lacks = f"{size(-row.margin)} too much" if serves and row.margin is not None else _lacking(row)
+    lacks = row.lacking or ("" if row.margin is None else f"{size(-row.margin)} too much")
     able = [*some, row.would_fit_with] if row.would_fit_with else [lacks]
     return next((text for text in able if len(text) <= _ROOM[serves]), "several changes")
-
-
-def _lacking(row: Row) -> str:
-    """Return why it does not fit, where the column of the margin does not already say so."""
-    short = row.serving is None and row.margin is not None and row.margin < 0
-    return row.lacking or (UNKNOWN if short else row.outcome)
 
 
 def _gib(amount: int) -> str:
@@ -111,7 +98,7 @@ def _held(head: str, form: str) -> Column[Row]:
 
 
 _NAME: Column[Row] = Column("  STRATEGY", _name)
-_WHY: Column[Row] = Column("WHY", _why)
+_WHY: Column[Row] = Column("WHY", lambda row: f"{'tight; ' * row.tight}{row.why}")
 _HELPS: Column[Row] = Column("WHY / FITS WITH", _short)
 _TRAINED = (
     _NAME,

@@ -13,7 +13,7 @@ from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.named_devices import NONE
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, opened, own_settings, say
-from gputui.cli.planned_training import Subject, planning, subject_of
+from gputui.cli.planned_training import Subject, subject_of
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.intent import NO_INTENT, Intent
 from gputui.planning.box import box_of
@@ -52,11 +52,10 @@ def devices_for_plan(asked: DeviceRequest, subject: Subject) -> PlannedDevices:
     if asked.names == NONE:
         raise WrongCallError("a plan is for devices: --gpus none means no device")
     count, group = asked.count, asked.group or ALL_REDUCE
-    if count is not None and not group.fits(count):
-        raise WrongCallError(f"{count} devices cannot be divided into groups of {group}")
     candidates = _candidates(asked)
-    if candidates.selected and not group.fits(len(candidates.selected)):
-        raise WrongCallError(f"{len(candidates.selected)} devices cannot be divided into groups of {group}")
+    number = len(candidates.selected) or count
+    if number and not group.fits(number):
+        raise WrongCallError(f"{number} devices cannot be divided into groups of {group}")
     if asked.auto and not candidates.selected:
         return PlannedDevices(candidates.snapshot, _enough(subject, candidates, asked).devices)
     found = candidates.planned(None if candidates.selected else count)
@@ -95,8 +94,7 @@ def _enough(
     firm = intent.count is not None and intent.count.firm
     counts = (intent.count.number,) if intent.count is not None and firm else None
     grouping = asked.group or intent.group or candidates.constraints.grouping
-    with planning():
-        found = candidates.fewest(subject.model, subject.workload, asked.wait is not None, grouping, counts)
+    found = candidates.fewest(subject.model, subject.workload, asked.wait is not None, grouping, counts)
     if found is None:
         raise NotEnoughError(_why_not(subject, candidates))
     return found
@@ -115,8 +113,7 @@ def _why_not(subject: Subject, candidates: Candidates) -> str:
     what = f"{subject.model.name} does not fit on {count}"
     # Where the devices differ, the best one alone may need the smaller change.
     for devices, on in ((found, ""), (unselected.planned(1) or found, "on one ")):
-        with planning():
-            made = plan_for(subject.model, subject.workload, box_of(devices.snapshot, devices.devices))
+        made = plan_for(subject.model, subject.workload, box_of(devices.snapshot, devices.devices))
         if would := "; ".join(what_would_do(made)):
             return f"{what}; would fit {on}with {would}"
     return what

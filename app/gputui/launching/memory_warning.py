@@ -46,7 +46,13 @@ def memory_warning(
     if model is None:
         return None
     if not training.trains:
-        return _too_large(model, known)
+        weights, all_free = 2 * model.parameters, sum(known)
+        if weights <= all_free:
+            return None
+        return (
+            f"{printable(model.name)} does not fit: its weights are {size(weights)} in 16 bits, and"
+            f" {size(all_free)} are free"
+        )
     return _training_does_not_fit(model, training, snapshot, devices, min(known))
 
 
@@ -62,17 +68,6 @@ def _model(name: str, environ: Mapping[str, str], directory: Path) -> Model | No
     except (PlanningError, OSError):
         return None
     return found if found is not None and not found.bits else None
-
-
-def _too_large(model: Model, free: Sequence[int]) -> str | None:
-    """Return a sentence for inference where the weights in 16 bits exceed the free memory of all devices."""
-    weights = 2 * model.parameters
-    if weights <= sum(free):
-        return None
-    return (
-        f"{printable(model.name)} does not fit: its weights are {size(weights)} in 16 bits, and"
-        f" {size(sum(free))} are free"
-    )
 
 
 def _training_does_not_fit(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gputui.inventory.formatting import devices_text
 from gputui.inventory.light_dataclasses import dataclass, field
+from gputui.planning.model import PlanningError
 from gputui.planning.strategies import Strategy
 from gputui.planning.workload import Precision, Workload, mixed_precision
 
@@ -27,7 +28,7 @@ FOLDER = "gputui-plan"
 look."""
 
 
-class RecipeError(ValueError):
+class RecipeError(PlanningError):
     """The recipe is impossible; the message gives the reason in one line."""
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 
@@ -16,8 +17,13 @@ Compute = Literal["bf16", "autocast", "fp32"]
 COMPUTES: tuple[Compute, ...] = ("bf16", "autocast", "fp32")
 
 
-class PlanningError(ValueError):
+class PlanningError(GputuiError, ValueError):
     """A model or a workload cannot be planned for. The message is one line that says what to give."""
+
+    code, status = "wrong_call", 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 class UnknownArchitectureError(PlanningError):
@@ -151,11 +157,3 @@ class Model:
         """
         layer = self.largest_layer if self.largest_layer > self.largest_block else 0
         return max(layer, self.parameters - self.blocks * self.largest_block)
-
-    def saved_by(self, compute: Compute) -> SavedBytes:
-        """The bytes that all layers keep for backward, for each token."""
-        return self.saved[COMPUTES.index(compute)]
-
-    def saved_by_block(self, compute: Compute) -> SavedBytes:
-        """The bytes that the block with the most keeps for backward, for each token."""
-        return self.saved_block[COMPUTES.index(compute)]

@@ -122,6 +122,13 @@ class Row:
         return f"{self.what}; {self.outcome}"
 
     @property
+    def why(self) -> str:
+        """Its advantage where it fits; else what would make it fit, or what lacks."""
+        if self.fits:
+            return self.what
+        return f"would fit with {self.would_fit_with}" if self.would_fit_with else self.outcome
+
+    @property
     def would_fit_with(self) -> str:
         """The changes that make it fit, in words; "" where it fits, and where no changes suffice."""
         words = [remedy.text for remedy in self.remedies or self.together]

@@ -43,6 +43,20 @@ class _Tensor:
     data_offsets: tuple[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Metadata:
+    total_parameters: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """The index of a model's files: the file of each tensor."""
+
+    weight_map: dict[str, str]
+    metadata: _Metadata | None = None
+
+
+_INDEX = Record(_Index)
 _TENSOR = Record(_Tensor, shape=few(int, 16))
 
 
@@ -86,17 +100,16 @@ def count_index(path: Path) -> Count:
 
     Where shards are missing, the number in its metadata is used. Raises PlanningError.
     """
-    index = read_json(path)
-    names = index.get("weight_map") if isinstance(index, dict) else None
-    if not isinstance(names, dict) or not names or not all(isinstance(name, str) for name in names.values()):
-        raise PlanningError(f"{_name(path)} has no weight_map")
-    shards = sorted(set(names.values()))
-    if len(shards) > MOST_SHARDS or any(Path(name).name != name or "\0" in name for name in shards):
-        raise PlanningError(f"{_name(path)} names files that are not in its folder")
+    try:
+        index = _INDEX.read(read_json(path))
+    except DocumentError as error:
+        raise PlanningError(f"{_name(path)} is no index of a model's files: {error}") from None
+    shards = sorted(set(index.weight_map.values()))
+    if not 0 < len(shards) <= MOST_SHARDS or any(Path(name).name != name or "\0" in name for name in shards):
+        raise PlanningError(f"{_name(path)} names no files, or files that are not in its folder")
     if not all((path.parent / name).is_file() for name in shards):
-        metadata = index.get("metadata")
-        told = metadata.get("total_parameters") if isinstance(metadata, dict) else None
-        if type(told) is not int or not 0 < told < 1 << 60:
+        told = index.metadata.total_parameters if index.metadata is not None else 0
+        if not told:
             raise PlanningError(
                 f"{_name(path)}: the files that it names are not in its folder; give the model's"
                 " config.json, or --parameters N"

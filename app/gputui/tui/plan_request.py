@@ -69,10 +69,6 @@ class PlanRequest:
             refuse_for_server(changed)
         return replace(self, given={**self.given, **changed})
 
-    def as_said(self) -> PlanRequest:
-        """The request as the command states it, for the same model."""
-        return replace(self, given={}, count=None)
-
     def batch(self, more: bool) -> PlanRequest:
         """Twice the batch, or half of it."""
         now = self.workload.batch

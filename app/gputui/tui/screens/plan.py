@@ -168,24 +168,23 @@ class PlanScreen(ListPage):
         listing = view_of_plan.rows(made, columns, width)
         room = max(_LEAST_ROWS, min(len(listing), height - len(head) - _LEAST_DETAIL))
         visible = self.window(listing, range(len(listing)), room, above=len(head))
-        starts, problem = self._start_of(row)
         below = len(listing) - self.top - len(visible)
         left = height - len(head) - len(visible) - len(between)
-        detail = view_of_plan.detail(row, made, starts, problem, below, width, left)
+        detail = view_of_plan.detail(row, made, self._start_of(row), below, width, left)
         return [*head, *visible, *between, *detail][:height]
 
-    def _start_of(self, row: Row) -> tuple[tuple[str, ...], str]:
+    def _start_of(self, row: Row) -> tuple[str, ...]:
         """The effect of Enter on a row, and notes beyond its files; or why Enter can do nothing."""
         if row.serving is not None:
-            return ("selects its devices for the command",), ""
+            return ("selects its devices for the command",)
         try:
             made = self._prepared(row)
         except RecipeError as error:
-            return (), str(error)
+            return (str(error),)
         files = _written(made.texts)
         launcher = launcher_of(made.options).name
         first = f"starts it with {launcher}" + (f" and {files}" if files else ", without a file")
-        return (first, *made.notes), ""
+        return first, *made.notes
 
     # Key actions
 
@@ -210,7 +209,7 @@ class PlanScreen(ListPage):
         self._changed(lambda request: request.next(field))
 
     def action_default(self) -> None:
-        self._set(self._request.as_said())
+        self._set(replace(self._request, given={}, count=None))
 
     def action_step(self, by: int) -> None:
         """Change to the next larger or smaller number of devices that can work together."""
@@ -236,9 +235,8 @@ class PlanScreen(ListPage):
         def error_in(line: str) -> str | None:
             return None if "\0" not in line else "no name"
 
-        def answered(line: str | None) -> None:
-            if line and line.strip():
-                self._controller.read_model(line.strip(), self.view.redraw_page)
+        def answered(line: str) -> None:
+            self._controller.read_model(line, self.view.redraw_page)
             self.draw()
 
         example = "a folder, a config.json, a cached hub id, or a size: 8B"
@@ -250,12 +248,8 @@ class PlanScreen(ListPage):
         def having(line: str) -> PlanRequest:
             return self._request.having(**{name: _whole(line)})
 
-        def answered(line: str | None) -> None:
-            if line and line.strip():
-                self._set(having(line))
-
         now = str(getattr(self._request.workload, name))
-        self._ask(name, now, lambda line: having(line).workload, answered)
+        self._ask(name, now, lambda line: having(line).workload, lambda line: self._set(having(line)))
 
     def action_count(self) -> None:
         """Type the number of devices, or request as many as the model needs."""
@@ -266,10 +260,10 @@ class PlanScreen(ListPage):
                 return None if line.strip() == "auto" else "a number, or auto"
             return None if 1 <= _whole(line) <= most else f"from 1 to {most}, or auto"
 
-        def answered(line: str | None) -> None:
-            if line and line.strip() == "auto":
+        def answered(line: str) -> None:
+            if line == "auto":
                 self._fewest()
-            elif line and line.strip():
+            else:
                 self._set(replace(self._request, count=_whole(line)))
 
         prompt = "how many devices?  4, or auto: as many as the model needs"
@@ -280,10 +274,16 @@ class PlanScreen(ListPage):
         prompt: str,
         value: str,
         check: Callable[[str], object],
-        answered: Callable[[str | None], None],
+        answered: Callable[[str], None],
         example: str = "",
     ) -> None:
-        self.app.push_screen(LineScreen(prompt, value, example, check, replaces=True), answered)
+        """Ask for a line; an empty one changes nothing."""
+
+        def given(line: str | None) -> None:
+            if line and line.strip():
+                answered(line.strip())
+
+        self.app.push_screen(LineScreen(prompt, value, example, check, replaces=True), given)
 
     def _fewest(self) -> None:
         """Plan for the fewest devices that hold the model; show a message where no number is enough."""
@@ -338,15 +338,14 @@ class PlanScreen(ListPage):
     def _ask_for_folder(self, row: Row, found: PlannedDevices, known: tuple[str, ...], why: str) -> None:
         """Ask for another folder where the job's directory cannot be written."""
 
-        def answered(folder: str | None) -> None:
-            if folder and folder.strip():
-                self._write(self._prepared(row, folder.strip()), row, found, known)
+        def answered(folder: str) -> None:
+            self._write(self._prepared(row, folder), row, found, known)
 
         prompt = f"{FOLDER}: {why}. Another folder for the files?"
         elsewhere = ""
         with contextlib.suppress(NoHomeError):
             elsewhere = str(state_folder(self.view.app_state.environ) / "plans")
-        self.app.push_screen(LineScreen(prompt, elsewhere), answered)
+        self._ask(prompt, elsewhere, lambda line: None, answered)
 
     def _start(self, made: Prepared, row: Row, found: PlannedDevices) -> None:
         """Put the plan and its devices on the launch line of the main screen."""

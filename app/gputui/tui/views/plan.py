@@ -99,39 +99,35 @@ def table_heading(plan: Plan, columns: Columns, width: int) -> Line:
 
 def rows(plan: Plan, columns: Columns, width: int) -> list[Line]:
     """A line for each strategy."""
-    free = plan.box.memory_free_min
-    scale = free or max((row.bytes.total for row in plan.rows), default=1)
-    return [clip(_row(row, scale, columns), width) for row in plan.rows]
-
-
-def _row(row: Row, scale: int, columns: Columns) -> Line:
-    sign, words, style = verdict_of(row)
-    tone = "dim" if row.fits is False else ""
-    spans: list[Span] = [
-        (f" {sign} ", style),
-        (f"{fit(row.name, _NAME)}  ", "strong" if row.fits else tone),
-        *stacked(row.bytes, scale, columns.bar),
-        (f"  {fit(size(row.bytes.total), 7, right=True)}  ", tone),
-        (fit(words, _VERDICT), style if not row.fits or row.tight else tone),
-    ]
-    if columns.speeds:
-        spans += [
-            (f" {fit(row.traffic.amount, _NUMBER, right=True)}", tone),
-            (f" {fit(row.traffic.time, _NUMBER, right=True)}", tone),
+    scale = plan.box.memory_free_min or max((row.bytes.total for row in plan.rows), default=1)
+    lines = []
+    for row in plan.rows:
+        sign, words, style = verdict_of(row)
+        tone = "dim" if row.fits is False else ""
+        spans: list[Span] = [
+            (f" {sign} ", style),
+            (f"{fit(row.name, _NAME)}  ", "strong" if row.fits else tone),
+            *stacked(row.bytes, scale, columns.bar),
+            (f"  {fit(size(row.bytes.total), 7, right=True)}  ", tone),
+            (fit(words, _VERDICT), style if not row.fits or row.tight else tone),
         ]
-    if columns.why > 20:
-        helps = f"would fit with {row.would_fit_with}" if row.would_fit_with else row.outcome
-        spans.append((f"  {fit(row.what if row.fits else helps, columns.why)}", "dim"))
-    return tuple(spans)
+        if columns.speeds:
+            numbers = row.traffic.amount, row.traffic.time
+            spans += [(f" {fit(number, _NUMBER, right=True)}", tone) for number in numbers]
+        if columns.why > 20:
+            spans.append((f"  {fit(row.why, columns.why)}", "dim"))
+        lines.append(clip(tuple(spans), width))
+    return lines
 
 
 def verdict_of(row: Row) -> tuple[str, str, str]:
     """A sign, words and a style for whether a strategy fits."""
     if row.fits is None or row.margin is None:
         return "?", "unknown", "unknown"
+    if row.tight:
+        return "!", f"{size(row.margin)} tight", "warn"
     if row.fits:
-        left = f"{size(row.margin)} left"
-        return ("!", f"{size(row.margin)} tight", "warn") if row.tight else ("✓", left, "free")
+        return "✓", f"{size(row.margin)} left", "free"
     return "✗", "host memory" if row.margin >= 0 else f"{size(-row.margin)} over", "busy"
 
 
@@ -155,14 +151,11 @@ def stacked(parts: Bytes, scale: int, width: int) -> list[Span]:
     return [("".join(sign for sign, _ in run), style) for style, run in runs_of_one]
 
 
-def detail(
-    row: Row, plan: Plan, starts: Sequence[str], problem: str, below: int, width: int, height: int
-) -> list[Line]:
+def detail(row: Row, plan: Plan, starts: Sequence[str], below: int, width: int, height: int) -> list[Line]:
     """The strategy at the cursor in `height` lines: its parts, the reason, how it is started, notices.
 
-    starts   the effect of Enter, and notes that the files cannot contain
-    problem  why Enter can do nothing
-    below    how many strategies are below the visible ones
+    starts  the effect of Enter, or why it can do nothing; notes that the files cannot contain
+    below   how many strategies are below the visible ones
     """
     more = f"▼ {below}  " if below > 0 else ""
     parts = [
@@ -172,11 +165,9 @@ def detail(
     ]
     blocks = [
         flow(parts, width),
-        told_lines(f"{row.what}; {row.outcome}", "" if row.fits else "warn", width),
+        told_lines(row.reason, "" if row.fits else "warn", width),
+        hanging(((" ⏎ ", ""), (starts[0], "")), width),
     ]
-    if problem:
-        blocks.append(hanging(((" ⏎ ", "dim"), (problem, "dim")), width))
-    blocks += [hanging(((" ⏎ ", ""), (text, "")), width) for text in starts[:1]]
     blocks += [hanging(((" · ", "dim"), (text, "dim")), width) for text in (*starts[1:], *plan.notices)]
     per_step = "" if row.serving is not None else "; SENT and TIME per step"
     lines = [title(row.name, width, f"{more}GiB of each device{per_step}")]
