@@ -223,7 +223,7 @@ def _proof(files: tuple[bytes | None, ...]) -> None:
                 (folder / f"{part}.json").write_bytes(data)
                 (folder / f"{part}.error").write_bytes(data)
         proof = plan_proof.read(folder, Ended(0, ""))
-        assert proof.parameters is None or proof.parameters >= 0
+        assert proof.numbers.get("parameters", 0) >= 0
         assert all(len(text.splitlines()) == 1 for text in (*proof.problems, *proof.remarks))
 
 

@@ -17,6 +17,7 @@ from gputui.choosing.grouping import Grouping
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.planning.devices import PlannedDevices
+from gputui.planning.files import FOLDER
 from gputui.planning.memory import Bytes
 from gputui.planning.model import PlanningError
 from gputui.planning.plan import Plan
@@ -27,7 +28,7 @@ from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
 from gputui.tui.plan_request import PlanRequest, devices_for, fewest_for, plan_of
 from gputui.tui.screens.line_input import LineScreen
-from gputui.tui.screens.plan import FOLDER, PlanScreen
+from gputui.tui.screens.plan import PlanScreen
 from gputui.tui.views import plan as views
 from gputui.tui.views.text import width_of
 from gputui.tui.widgets.lines import Lines
@@ -276,7 +277,7 @@ def _found(s: Session) -> PlannedDevices:
 async def test_weights_in_four_bits_are_said_not_to_be_counted(words: tuple[str, ...]) -> None:
     async with session("dgx-h100", (*TRAIN, *words)) as s:
         await opened(s)
-        assert bool(views.doubts(request(s), "", None, 80)) is bool(words)
+        assert bool(views.doubts(request(s), "", None, "", 80)) is bool(words)
         assert strategies(s)
 
 
@@ -376,6 +377,17 @@ async def test_a_command_for_another_number_of_devices_is_noted_on_the_page() ->
         assert not any("the command is for" in text for text in texts(s))
         await s.press("right")
         assert any("for 4 devices (--nproc_per_node 4), and the plan for 5" in text for text in texts(s))
+
+
+async def test_a_command_that_would_be_refused_is_noted_on_the_page() -> None:
+    sizes = ("--parallelism_config_tp_size", "2", "--parallelism_config_dp_shard_size", "2")
+    words = ("accelerate", "launch", "--use_fsdp", "--use_parallelism_config", *sizes, "t.py")
+    async with session("dgx-h100", (*words, "--model", "llama2")) as s:
+        await opened(s)
+        for key, refused in (("right", True), ("left", False)):
+            await s.press(key)
+            assert any("is refused: parallelism_config" in text for text in texts(s)) is refused
+            assert strategies(s)
 
 
 async def test_the_cursor_is_at_the_best_until_it_is_moved() -> None:
@@ -581,9 +593,9 @@ def _views(box: Snapshot, model: str, width: int) -> list[tuple[int, str]]:
         made = plan_of(asked, app_state, found)
         columns = views.columns_of(made, width)
         lines.append(views.where(app_state, made, found, width))
-        lines += [*views.nothing_fits(made, width), views.table_heading(made, columns, width)]
+        lines += [*views.answered(made, found, width), views.table_heading(made, columns, width)]
         lines += views.rows(made, columns, width)
-        lines += views.detail(made.rows[0], made, ("starts it",), "", 2, width, 12)
+        lines += views.detail(made.rows[0], made, ("starts it",), 2, width, 12)
     return [(width_of(line), "".join(text for text, _ in line)) for line in lines]
 
 
@@ -642,13 +654,13 @@ def test_of_mig_instances_one_is_planned_for() -> None:
 
 def test_a_bar_is_as_long_as_what_is_needed() -> None:
     parts = Bytes(weights=40, gradients=20, optimizer=20, buffers=0, activations=10, fixed=10)
-    full = views.stacked(parts, 100, 20, 20, marked=True)
+    full = views.stacked(parts, 100, 20)
     cells = "".join(text for text, _ in full)
     assert cells == "█" * 8 + "▓" * 4 + "▒" * 4 + "▆" * 2 + "▂" * 2
-    half = "".join(text for text, _ in views.stacked(parts, 200, 20, 20, marked=True))
+    half = "".join(text for text, _ in views.stacked(parts, 200, 20))
     assert len(half) == 20
     assert half.count("░") == 10
-    over = "".join(text for text, _ in views.stacked(parts, 10, 20, 14, marked=True))
+    over = "".join(text for text, _ in views.stacked(parts, 10, 20))
     assert len(over) == 20
     assert over[-1] == "»"
 
@@ -708,3 +720,15 @@ async def test_what_cannot_be_served_is_a_sentence_at_every_key(job_directory: P
         await typed(s, "n", "auto")
         await s.settle()
         assert fewest_for(request(s), s.main.app_state) is None
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
+@pytest.mark.parametrize(("model", "words"), [("1B", ("Use ",)), ("70B", ("Nothing fits", "would fit with"))])
+async def test_the_answer_is_on_top(size: tuple[int, int], model: str, words: tuple[str, ...]) -> None:
+    command = ("python", "train.py", "--model", model, "--bf16", "--gradient_checkpointing")
+    async with session("rtx3090", command, size=size) as s:
+        await opened(s)
+        answer = " ".join(" ".join(texts(s)[1:3]).split())
+        assert all(word in answer for word in words)
+        if words == ("Use ",):
+            assert answer.startswith(f"Use {at_cursor(s)} on 4 GPUs: fits with ")

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from gputui.checking.kept_bandwidth import keep, kept_bandwidths
 from gputui.choosing.pick import Constraints
 from gputui.choosing.verdict import Cooling, Verdict, verdicts
 from gputui.cli import request_options
-from gputui.cli.plan_text import plan_lines
+from gputui.cli.plan_text import table_lines
 from gputui.cli.planned_devices import settle_auto
 from gputui.inventory.snapshot import Host, HostLoad, Snapshot
 from gputui.launching.launch_options import LaunchOptions
@@ -37,7 +36,7 @@ from messages import lines_of
 from simnvml import SimulatedNvml
 from unit.builders import GIB, busy, gpu, instance, recording
 from unit.builders import box as box_of_devices
-from unit.calling import Call
+from unit.calling import Call, Ended
 from unit.claims_support import Box, until
 from unit.planning_models import LLAMA3_8B, LLAMA3_70B
 
@@ -147,6 +146,13 @@ def test_deepspeeds_estimates_are_its_own_to_the_byte(call: Call) -> None:
 
     assert stage(2, "-n", "2", "--demo", "dgx-h100") == 74_122_571_776
     assert stage(3, "-n", "8", "--demo", "dgx-h100") == 15_685_723_136
+
+
+@pytest.mark.parametrize("box", BOXES)
+def test_deepspeeds_estimates_are_where_deepspeed_is_a_strategy(call: Call, box: str) -> None:
+    document = call("plan", "gpt2", "--demo", box, "--json").json
+    trains = any(row["name"].startswith("zero") for row in document["strategies"])
+    assert bool(document["estimators"]["deepspeed"]) == trains == (box not in ("apple", "gb10"))
 
 
 def test_weights_only_leaves_the_rest_out(call: Call) -> None:
@@ -452,11 +458,6 @@ def test_what_the_call_says_comes_before_what_the_command_says(call: Call) -> No
     [
         ("accelerate launch --num_processes 3", "3 devices (--num_processes 3)"),
         ("accelerate launch --num_processes 8", ""),
-        (
-            "accelerate launch --use_parallelism_config --parallelism_config_tp_size 3"
-            " --parallelism_config_dp_shard_size 4",
-            "12 devices",
-        ),
     ],
 )
 def test_a_command_for_another_number_of_devices_is_noted(call: Call, command: str, said: str) -> None:
@@ -464,6 +465,25 @@ def test_a_command_for_another_number_of_devices_is_noted(call: Call, command: s
     found = call("plan", "-n", "8", "--demo", "dgx-h100", "--json", "--", *words)
     notices = [text for text in found.json["notices"] if "the command is for" in text]
     assert len(notices) == bool(said) and said in "".join(notices)
+
+
+@pytest.mark.parametrize(("count", "refused"), [(12, False), (8, True), (16, True)])
+def test_sizes_that_accelerate_refuses_are_refused_as_at_the_launch(
+    call: Call, models: Path, count: int, refused: bool
+) -> None:
+    sizes = {f"parallelism_config_{name}_size": size for name, size in (("tp", 3), ("dp_shard", 4))}
+    kind = {"distributed_type": "FSDP", "num_processes": count}
+    (models / "a.yaml").write_text(yaml.safe_dump({**kind, "parallelism_config": sizes}))
+    options = [word for name, size in sizes.items() for word in (f"--{name}", str(size))]
+    for words in (["--config_file", "a.yaml"], ["--use_fsdp", "--use_parallelism_config", *options]):
+        command = ("--demo", "dgx-2", "--", "accelerate", "launch", *words, "t.py", "--model", "gpt2")
+        planned = call("plan", "-n", str(count), *command)
+        launched = call("run", "--dry-run", "-n", str(count), "--force", *command)
+        assert (planned.status, launched.status) == ((2, 2) if refused else (0, 0))
+        why = planned.err.partition(";")[0]
+        assert not refused or ("= 12" in why and why in launched.err)
+    used = ("plan", "-n", str(count), "--use", "fsdp2", "--overwrite", *command)
+    assert call(*used).status == 0
 
 
 @pytest.mark.usefixtures("models")
@@ -667,7 +687,7 @@ def test_a_proof_by_a_python_that_cannot_is_a_failed_check(call: Call, models: P
     python.write_text("#!/bin/sh\nexit 1\n")
     python.chmod(0o755)
     ended = call("plan", "gpt2", "--demo", "-n", "2", "--prove", "--python", str(python))
-    assert ended.status == 5 and ended.out.startswith("gpt2  ")
+    assert ended.status == 5 and "gpt2  " in ended.out
     assert any(line.startswith("warning: ") for line in lines_of(ended.err))
 
 
@@ -744,8 +764,12 @@ def test_a_strategy_that_cannot_be_written_is_refused(call: Call, models: Path, 
     assert not (models / "plan").exists()
 
 
-def test_files_without_a_folder_are_refused(call: Call) -> None:
-    call("plan", "gpt2", "--use", "zero2", "-n", "2", "--demo", "--", "t.py").refused(2)
+def test_files_without_a_folder_are_in_the_same_one_as_on_the_screen(call: Call, models: Path) -> None:
+    (models / "work").mkdir()
+    for words, place in (((), models), (("--directory", "work"), models / "work")):
+        words = ("plan", "gpt2", "--use", "zero2", "-n", "2", "--demo", *words)
+        assert call(*words, "--", "t.py").status == 0
+        assert (place / "gputui-plan" / "accelerate.yaml").is_file()
 
 
 def test_a_folder_that_cannot_be_written_is_refused(call: Call, models: Path) -> None:
@@ -893,6 +917,103 @@ def test_a_model_of_packed_weights_is_not_judged(call: Call, models: Path) -> No
     assert ended.status == 0 and not ended.err
 
 
+# The answer
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stdout of a call is a terminal of 80 columns."""
+    monkeypatch.setattr("gputui.cli.plan.output_width", lambda: 80)
+
+
+def called(ended: Ended) -> list[str]:
+    """The call that a plan proposes."""
+    return next(shlex.split(line)[1:] for line in ended.out.splitlines() if line.startswith("  gputui "))
+
+
+@pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize(
+    "words", ["gpt2 -n 2", "llama-3-8b --checkpointing", "8B -n 4 --lora 16 -b 2", "gpt2 -n 1", "8B -n auto"]
+)
+def test_the_answer_comes_first_with_the_call_that_starts_it(call: Call, words: str) -> None:
+    asked = ("plan", *words.split(), "--demo", "dgx-h100")
+    ended = call(*asked)
+    best = next(row for row in call(*asked, "--json").json["strategies"] if row["fits"])
+    first = ended.out.splitlines()[0]
+    assert first.startswith(f"Use {best['name']} on {best['devices']} GPU") and "to spare" in first
+    proposed = [word if word != "COMMAND" else "train.py" for word in called(ended)]
+    started = call(*proposed)
+    assert started.status == 0 and "train.py" in started.out
+    assert started.out.count("GPU-") in (0, best["devices"])
+
+
+def test_the_proposed_call_has_the_command(call: Call) -> None:
+    command = ("--", "torchrun", "t.py", "--model", "llama-2-7b", "--note", "a b; $c")
+    proposed = called(call("plan", "--demo", "dgx-h100", *command))
+    assert proposed[-len(command) :] == [*command] and call(*proposed).status == 0
+
+
+@pytest.mark.usefixtures("terminal")
+def test_where_nothing_fits_the_answer_says_what_would(call: Call) -> None:
+    words = ("plan", "llama-3-70b", "--demo", "rtx3090")
+    ended = call(*words)
+    first = " ".join(ended.out.partition("\n\n")[0].split())
+    changes = [text for text in call(*words, "--json").json["notices"] if text.startswith("would fit with ")]
+    assert first.startswith("Nothing fits") and "gputui plan" not in first
+    assert changes and all(text.removeprefix("would fit with ") in first for text in changes)
+    assert not any(text in ended.err for text in changes)
+
+
+@pytest.mark.parametrize(
+    "words", [("llama-3-70b", "--demo", "wsl"), ("--demo", "laptop", "--", "vllm", "serve", "llama-3-8b")]
+)
+def test_where_nothing_would_help_the_answer_says_what_lacks(call: Call, words: tuple[str, ...]) -> None:
+    first = call("plan", *words).out.splitlines()[0]
+    assert first.startswith("Nothing fits") and re.search(r"missing is \d+\.\dG of each \(\S+\)$", first)
+
+
+def test_devices_in_use_are_named_in_the_answer(call: Call, save: Callable[[Snapshot], str]) -> None:
+    box = save(box_of_devices(gpu(0), busy(gpu(1))))
+    assert "once they are free" in call("plan", "gpt2", "-n", "2", "--from", box).out.splitlines()[0]
+    assert "free:" not in call("plan", "gpt2", "-n", "1", "--from", box).out.splitlines()[0]
+
+
+def test_where_free_memory_is_not_known_the_answer_says_so(
+    call: Call, save: Callable[[Snapshot], str]
+) -> None:
+    ended = call("plan", "gpt2", "--from", save(box_of_devices(gpu(0, memory_free=None, memory_total=None))))
+    assert ended.out.startswith("Free memory is not known") and "  gputui" not in ended.out
+
+
+def test_several_machines_have_an_answer_without_a_call(call: Call) -> None:
+    ended = call("plan", "llama-3-8b", "--demo", "dgx-h100", "--nodes", "2", "--network", "400")
+    assert ended.out.startswith("Use ") and " on 16 GPUs: " in ended.out and "  gputui" not in ended.out
+
+
+@pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize("box", ["rtx3090", "dgx-h100", "gaudi", "apple", "amd", "full", "gb10"])
+def test_a_plan_fits_into_a_terminal_of_80_by_24(call: Call, box: str) -> None:
+    for model in ("gpt2", "llama-2-7b", "llama-3-8b", "llama-3-70b", "llama-3.2-1b", "8B"):
+        for more in ((), ("--checkpointing", "--precision", "autocast"), ("--lora", "16", "-s", "16384")):
+            ended = call("plan", model, "--demo", box, *more)
+            lines = ended.out.splitlines()
+            assert len(lines) <= 20, (model, more)
+            # The call is to be copied whole.
+            lines = [line for line in lines if not line.startswith("  gputui ")]
+            assert ended.status == 0 and max(map(len, lines)) <= 80 and not any("…" in line for line in lines)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_the_rest_of_the_table_is_there_on_request(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("plan", "llama-3-8b", "--demo", "rtx3090")
+    short, whole = call(*words).out, call(*words, "--all").out
+    assert "--all" in short and "--all" not in whole
+    for text in ("OPTIM", "SENT", "pp4x2", "DeepSpeed's estimates", "five exchanges"):
+        assert text in whole and text not in short
+    monkeypatch.setattr("gputui.cli.plan.output_width", lambda: None)
+    assert call(*words).out == whole
+
+
 # The table
 
 
@@ -904,15 +1025,17 @@ def test_the_table_keeps_to_the_width(width: int, free: int | None) -> None:
         host=Host("h", load=HostLoad(memory_used=0, memory_total=512 * GIB)),
     )
     made = plan(LLAMA3_8B, Workload(lora=16, checkpointing=True), box_of(snapshot, snapshot.devices))
-    lines = [*plan_lines(made, PlannedDevices(snapshot, snapshot.devices), width)]
+    found = PlannedDevices(snapshot, snapshot.devices)
+    lines = [*table_lines(made, found, width, whole=False)]
     assert max(map(len, lines)) <= width
-    for row in made.rows:
-        assert any(line[2:].startswith(f"{row.name} ") for line in lines), row.name
+    assert width < 80 or not any("…" in line for line in lines)
+    for whole in (False, True):
+        rows = [line for line in table_lines(made, found, width, whole) if line[:1] in ("✓", "✗", "?")]
+        assert all(line[2:].startswith(f"{row.name} ") for line, row in zip(rows, made.rows, strict=False))
+        assert (len(rows) == len(made.rows)) == whole
 
 
-@pytest.mark.parametrize("width", [80, 140])
-def test_what_stands_below_slower_ones_says_why(width: int) -> None:
-    """The reason of each strategy that fits: it is there also where the column is cut."""
+def test_what_stands_below_slower_ones_says_why() -> None:
     snapshot = replace(
         box_of_devices(*(gpu(i, memory_free=80 * GIB) for i in range(4)), links=_all("NV18", 4)),
         host=Host("h", load=HostLoad(memory_used=0, memory_total=2000 * GIB)),
@@ -920,7 +1043,7 @@ def test_what_stands_below_slower_ones_says_why(width: int) -> None:
     made = plan(LLAMA3_8B, Workload(), replace(box_of(snapshot, snapshot.devices), host_memory=2000 * GIB))
     lines = {
         line[2:].split()[0]: line
-        for line in plan_lines(made, PlannedDevices(snapshot, snapshot.devices), width)
+        for line in table_lines(made, PlannedDevices(snapshot, snapshot.devices), 80, whole=False)
         if line[:1] == "✓"
     }
     said = {
@@ -932,11 +1055,12 @@ def test_what_stands_below_slower_ones_says_why(width: int) -> None:
         "pp4": "program",
     }
     assert made.best is not None and not made.best.apart
+    apart = {row.name: row.apart for row in made.rows if row.fits and row.apart}
     slowest = max(row.traffic.seconds or 0 for row in made.rows if row.fits and not row.apart)
-    assert said.keys() <= {row.name for row in made.rows if row.fits and row.apart}
+    assert all(words in apart[name] for name, words in said.items())
     assert any((row.traffic.seconds or 0) < slowest for row in made.rows if row.name in said)
-    for name, words in said.items():
-        assert words in lines[name], lines[name]
+    shown = apart.keys() & lines.keys()
+    assert shown and all(apart[name] in lines[name] for name in shown)
 
 
 def test_the_table_says_of_each_strategy_whether_it_fits(call: Call) -> None:
@@ -946,11 +1070,8 @@ def test_the_table_says_of_each_strategy_whether_it_fits(call: Call) -> None:
     assert "6,738,415,616" in ended.out and "zero3" in ended.out
 
 
-def test_the_table_in_the_documentation_is_the_one_that_is_shown(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("terminal")
+def test_the_table_in_the_documentation_is_the_one_that_is_shown(call: Call) -> None:
     page = (Path(__file__).parents[2] / "docs" / "planning.md").read_text()
     typed, shown = re.search(r"```sh\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL).groups()  # type: ignore[union-attr]
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     assert call(*shlex.split(typed)[1:]).out == shown

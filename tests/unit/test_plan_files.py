@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gputui.planning.files import YAML_NAME, NoLauncherError, PlanFiles, Recipe, files_of
+from gputui.planning.files import YAML_NAME, PlanFiles, Recipe, RecipeError, files_of
 from unit.planning_models import recipe
 
 LLAMA = "LlamaDecoderLayer"
@@ -153,5 +153,5 @@ def test_no_note_where_the_files_say_all() -> None:
 
 
 def test_no_launcher_makes_a_pipeline() -> None:
-    with pytest.raises(NoLauncherError):
+    with pytest.raises(RecipeError):
         files_of(recipe("pp4", 8))

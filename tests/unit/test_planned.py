@@ -15,7 +15,7 @@ from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.planned import FilesDifferError, Prepared, prepared, write
 from gputui.launching.training_words import training_of
-from gputui.planning.files import NoLauncherError, Recipe, RecipeError
+from gputui.planning.files import Recipe, RecipeError
 from unit.builders import gpu
 from unit.calling import caller
 from unit.host_environments import Told
@@ -189,7 +189,7 @@ def test_a_container_has_not_these_files() -> None:
 
 
 def test_a_pipeline_has_no_launch() -> None:
-    with pytest.raises(NoLauncherError):
+    with pytest.raises(RecipeError):
         made(recipe("pp2", 2), "train.py")
 
 

@@ -303,3 +303,18 @@ def test_a_pipe_and_a_folder_in_place_of_a_file_do_not_stop_us(tmp_path: Path) -
 def test_the_defaults_of_a_family_are_those_of_its_class() -> None:
     assert (GPT2.hidden, GPT2.layers, GPT2.max_positions) == (768, 12, 1024)
     assert (LLAMA2_7B.hidden, LLAMA2_7B.kv_heads) == (4096, 32)
+
+
+@pytest.mark.parametrize("serves", [False, True])
+@pytest.mark.parametrize(("kind", "field"), [("llama", "num_key_value_heads"), ("falcon", "num_kv_heads")])
+@pytest.mark.parametrize(("heads", "fits"), [(7, False), (64, False), (8, True), (32, True)])
+def test_key_value_heads_that_do_not_divide_the_heads_are_refused(
+    tmp_path: Path, kind: str, field: str, heads: int, fits: bool, serves: bool
+) -> None:
+    config = {"model_type": kind, "hidden_size": 4096, "num_attention_heads": 32, field: heads}
+    (tmp_path / "config.json").write_text(json.dumps({**config, "new_decoder_architecture": True}))
+    if fits:
+        assert read_model(str(tmp_path), {}, tmp_path, serves).kv_heads == heads
+    else:
+        with pytest.raises(PlanningError, match=f"{heads} key/value heads"):
+            read_model(str(tmp_path), {}, tmp_path, serves)

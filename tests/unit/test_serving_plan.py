@@ -631,11 +631,48 @@ def test_the_table_in_the_documentation_is_the_one_that_is_shown(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "Qwen3-8B").mkdir()
     (tmp_path / "Qwen3-8B" / "config.json").write_text(json.dumps(LOGS["configs"]["Qwen3-8B"]))
+    monkeypatch.setattr("gputui.cli.plan.output_width", lambda: 80)
     command = ("vllm", "serve", "Qwen3-8B", "--max-model-len", "32768")
     shown = call("plan", "--demo", "rtx3090", "--", *command).out
-    page = (Path(__file__).parents[2] / "docs" / "planning.md").read_text()
-    rows = [line for line in shown.splitlines() if line.startswith(("✓", "✗", "  STRATEGY"))]
-    assert len(rows) == 6 and all(row in page for row in rows)
+    assert shown in (Path(__file__).parents[2] / "docs" / "planning.md").read_text()
+
+
+@pytest.mark.usefixtures("models")
+@pytest.mark.parametrize(
+    ("command", "added"),
+    [
+        ("vllm serve Llama-3.1-8B --max-model-len 16384", ""),
+        (
+            "vllm serve Llama-3.1-8B --max-model-len 16384 --tensor-parallel-size 2",
+            "--tensor-parallel-size 2",
+        ),
+        ("vllm serve Llama-3.1-8B --max-model-len 100000 --dtype float32", "--tensor-parallel-size=4"),
+        ("python -m sglang.launch_server --model-path Llama-3.1-8B --pp-size 2", "--pp-size 2"),
+        ("vllm serve odd --max-model-len 100000", "--pipeline-parallel-size=4"),
+    ],
+)
+def test_the_answer_for_a_server_has_the_call_that_starts_it(
+    call: Call, tmp_path: Path, command: str, added: str
+) -> None:
+    odd = {**LOGS["configs"]["Llama-3.1-8B"], "num_attention_heads": 37, "num_key_value_heads": 37}
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "config.json").write_text(json.dumps({**odd, "head_dim": 128}))
+    words = ("plan", "--demo", "rtx3090", "--measured", "none", "--", *command.split())
+    (tmp_path / "none").write_text('{"measured": {"copies": []}}')
+    first, _, proposed = call(*words).out.splitlines()[:3]
+    best = next(row for row in call(*words[:3], "--json", *words[5:]).json["strategies"] if row["fits"])
+    assert first.startswith(f"Use {best['name']} on {best['devices']} GPU") and "tokens fit at once" in first
+    said = shlex.split(proposed)
+    started = call(*said[1:3], "--dry-run", *said[3:])
+    assert started.status == 0 and added in started.out
+    assert len(started.out.partition("VISIBLE_DEVICES=")[2].split()[0].split(",")) == best["devices"]
+
+
+@pytest.mark.usefixtures("models")
+def test_a_server_without_stages_is_offered_none(call: Call) -> None:
+    for command, stages in (("text-generation-launcher --model-id", False), ("vllm serve", True)):
+        document = call("plan", "--demo", "rtx3090", "--json", "--", *command.split(), "Llama-3.1-8B").json
+        assert any(row["pp"] > 1 for row in document["strategies"]) == stages
 
 
 @pytest.mark.usefixtures("models")
@@ -732,3 +769,28 @@ def test_every_plan_of_a_server_is_made_at_once() -> None:
         for name in ENGINES
     )
     assert slowest < 20
+
+
+@pytest.mark.usefixtures("models")
+@pytest.mark.parametrize("words", [("run", "-n", "auto", "--dry-run"), ("plan",)])
+@pytest.mark.parametrize(("method", "noted"), [("awq", True), ("fp8", False)])
+def test_quantization_that_the_model_cannot_have_is_noted(
+    call: Call, words: tuple[str, ...], method: str, noted: bool
+) -> None:
+    command = ("vllm", "serve", "Llama-3.1-8B", "--max-model-len", "8192", "--quantization", method)
+    ended = call(*words, "--demo", "rtx3090", "--", *command)
+    assert ended.status == 0 and (f"{method} is not counted" in ended.err) == noted
+
+
+def test_an_unknown_architecture_of_a_server_says_what_to_give(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    config = {"model_type": "odd", "hidden_size": 64, "num_attention_heads": 8, "num_hidden_layers": 2}
+    (tmp_path / "config.json").write_text(json.dumps({**config, "vocab_size": 100, "intermediate_size": 8}))
+    words = ("plan", "--demo", "rtx3090", "--", "vllm", "serve", str(tmp_path))
+    said = call(*words).refused(2)
+    assert "'odd'" in said and "model.safetensors.index.json" in said and "'vllm'" in said
+    (tmp_path / "model.safetensors.index.json").write_text('{"metadata": {"total_size": 12000000}}')
+    assert call(*words).status == 0

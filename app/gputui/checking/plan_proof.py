@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 from gputui.checking import SCRIPTS
 from gputui.checking.check import SECONDS
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.typed_json import DocumentError, Form, Positive, Record, text
 from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch import Launch
@@ -100,43 +100,34 @@ def _answer(folder: Path, part: str, ended: process.Ended, record: Record[T]) ->
 
 @dataclass(frozen=True, slots=True)
 class PlanProof:
-    """All answers of the training's Python. None or empty: not known there.
+    """All answers of the training's Python.
 
-    name           the model's class in transformers
-    parameters, largest_layer
-                   as in `Counted`
-    peak           bytes of a step by torch's memory tracker
-    versions       of torch, transformers and deepspeed
-    remarks        why there are fewer answers than expected, although nothing failed
-    problems       the failures
+    name       the model's class in transformers, None where it is not known there
+    numbers    by what they are: "parameters", "largest_layer", "peak" (bytes of a step by torch's memory
+               tracker), and those of `estimated`; those that are not known there are missing
+    versions   of torch, transformers and deepspeed
+    remarks    why there are fewer answers than expected, although nothing failed
+    problems   the failures
     """
 
     name: str | None = None
-    parameters: int | None = None
-    largest_layer: int | None = None
-    peak: int | None = None
-    estimates: tuple[Estimate, ...] = ()
-    versions: tuple[tuple[str, str], ...] = ()
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedForms:
-    """The same facts by closed forms; None or empty: there is none. `peak` is that of the tracked step."""
+def estimated(estimates: Iterable[Estimate]) -> dict[str, int]:
+    """The numbers of DeepSpeed's estimates, by what they are: "zero3 gpu, offload all"."""
+    return {
+        f"zero{each.stage} {where}, offload {each.offload}": getattr(each, where)
+        for each in estimates
+        for where in ("gpu", "cpu")
+    }
 
-    parameters: int | None = None
-    largest_layer: int | None = None
-    peak: int | None = None
-    estimates: tuple[Estimate, ...] = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One number by the closed form, and by the training's own Python.
-
-    `what`: parameters, largest_layer, peak, or an estimate ("zero3 gpu, offload all").
-    """
+class Difference(NamedTuple):
+    """One number by the closed form, and by the training's own Python."""
 
     what: str
     closed: int
@@ -148,22 +139,10 @@ class Difference:
         return (self.closed - self.proved) / self.proved if self.proved else float(self.closed != self.proved)
 
 
-def differences(proof: PlanProof, closed: ClosedForms) -> tuple[Difference, ...]:
+def differences(proof: PlanProof, closed: Mapping[str, int]) -> tuple[Difference, ...]:
     """Every number that both sides know, including those that agree."""
-    ours, theirs = _numbers(closed), _numbers(proof)
-    both = ((what, ours[what], theirs.get(what)) for what in ours)
-    return tuple(
-        Difference(what, one, other) for what, one, other in both if one is not None and other is not None
-    )
-
-
-def _numbers(side: PlanProof | ClosedForms) -> dict[str, int | None]:
-    """The numbers of one side, by `Difference.what`."""
-    found = {what: getattr(side, what) for what in ("parameters", "largest_layer", "peak")}
-    for each in side.estimates:
-        found[f"zero{each.stage} gpu, offload {each.offload}"] = each.gpu
-        found[f"zero{each.stage} cpu, offload {each.offload}"] = each.cpu
-    return found
+    theirs = proof.numbers
+    return tuple(Difference(what, ours, theirs[what]) for what, ours in closed.items() if what in theirs)
 
 
 def prove(
@@ -225,24 +204,21 @@ _WITHOUT = {
 
 def read(folder: Path, ended: process.Ended) -> PlanProof:
     """The child's answers, even where some failed. Raises nothing for the content of the files."""
-    proof, remarks, problems = PlanProof(), list[str](), list[str]()
+    name, numbers, versions = None, dict[str, int](), dict[str, str]()
+    remarks, problems = list[str](), list[str]()
     for part, without in _WITHOUT.items():
         try:
             if part == "model":
                 counted = _answer(folder, part, ended, _COUNTED)
-                proof = PlanProof(
-                    counted.architecture,
-                    counted.parameters,
-                    counted.largest_layer,
-                    versions=tuple(counted.versions.items()),
-                )
+                name, versions = counted.architecture, counted.versions
+                numbers |= {"parameters": counted.parameters, "largest_layer": counted.largest_layer}
             elif part == "estimates":
                 told = _answer(folder, part, ended, _ESTIMATES)
-                versions = (*proof.versions, ("deepspeed", told.version))
-                proof = replace(proof, estimates=told.estimates, versions=versions)
+                versions = {**versions, "deepspeed": told.version}
+                numbers |= estimated(told.estimates)
             else:
                 tracked = _answer(folder, part, ended, _TRACKED)
-                proof = replace(proof, peak=tracked.peak)
+                numbers["peak"] = tracked.peak
                 if tracked.without:
                     remarks.append(f"tracked without attention dropout ({', '.join(tracked.without)})")
         except DocumentError as error:
@@ -256,7 +232,7 @@ def read(folder: Path, ended: process.Ended) -> PlanProof:
             if part == "model" or not error.told:
                 # The parts after it were not asked for.
                 break
-    return replace(proof, remarks=tuple(remarks), problems=tuple(problems))
+    return PlanProof(name, numbers, versions, tuple(remarks), tuple(problems))
 
 
 def meta_model(

@@ -50,7 +50,9 @@ def trained_model(
         try:
             found = interpreter(options.command, environment, options.directory, options.python)
             return meta_model(found.argv, environment, place, name, cancelled=cancelled)
-        except (InterpreterError, PlanningError) as why:
+        except InterpreterError as why:
+            raise PlanningError(f"{error}; the command's Python could count it, but {why}") from None
+        except PlanningError as why:
             raise PlanningError(f"{error}; {why}") from None
 
 
@@ -65,7 +67,7 @@ def refuse_for_server(given: Mapping[str, Any]) -> None:
         raise PlanningError(f"{' and '.join(names)}: for trainings only, and the command starts a server")
 
 
-def planned_for(training: Training, model: Model, given: Mapping[str, Any]) -> Workload | Serving:
+def planned_for(training: Training, model: Model | None, given: Mapping[str, Any]) -> Workload | Serving:
     """What the command does with the model: the server that it starts, else the training.
 
     The sequence that a call gives is the context of a server. Raises PlanningError.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -23,20 +24,22 @@ from gputui.cli.common import (
     print_line,
     say,
 )
-from gputui.cli.hosts_options import add_hosts_option
+from gputui.cli.hosts_options import add_hosts_option, without_options
 from gputui.cli.launch_call import add_launch_options, launch_request, noted, print_launch
+from gputui.cli.plan_text import answer_lines, table_lines
 from gputui.cli.planned_devices import devices_for_plan
-from gputui.cli.planned_training import Subject, planning, subject_of
+from gputui.cli.planned_training import Subject, subject_of
 from gputui.cli.request_options import AUTO
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
+from gputui.launching.compose import compose, refusal
 from gputui.launching.intent import DeviceCount
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.read_intent import read_intent
 from gputui.planning.box import box_of
 from gputui.planning.devices import PlannedDevices
 from gputui.planning.document import to_document
-from gputui.planning.model import PlanningError
+from gputui.planning.files import FOLDER
 from gputui.planning.plan import Plan, Row
 from gputui.planning.serving import Serving
 from gputui.planning.serving_plan import plan_for
@@ -59,12 +62,12 @@ def _gigabits(text: str) -> float:
 def parser() -> Parser:
     made = Parser(
         "plan",
-        "Show which parallelism a model can be trained with on these devices: the memory of each device and\n"
-        "what a step moves over the links, ranked, each with its reason. It is computed from the model's\n"
+        "Say with which parallelism a model can be trained on these devices, and show the memory of each\n"
+        "and what a step moves over the links, the best strategies first. It is computed from the model's\n"
         "shape, and nothing is started. --use writes the files of a strategy and prints the launch line.\n"
         "For a command that serves a model (vLLM, SGLang, Text Generation Inference, llama.cpp): the memory\n"
         "of its weights and of its KV cache, and the requests that fit at once.",
-        common="-n --precision --checkpointing --use -o",
+        common="-n --precision --checkpointing --use --all",
         example="gputui plan 8B -n 4 -s 4096 --checkpointing\n"
         "gputui plan -n 4 --use fsdp2 -o plan/ -- train.py --model ~/llama-7b\n"
         "gputui plan -- vllm serve Qwen/Qwen3-8B --max-model-len 32768",
@@ -81,6 +84,11 @@ def parser() -> Parser:
         metavar="FILE",
         help="take the links' bandwidths from FILE, the output of `gputui check --bandwidth --json`",
     )
+    made.add_argument(
+        "--all",
+        action="store_true",
+        help="show all strategies, with the parts of their memory and their reasons (as in a pipe)",
+    )
     made.add_argument("--json", action="store_true", help="print the plan as JSON; with --use, the launch")
     what = made.add_mutually_exclusive_group()
     what.add_argument(
@@ -91,7 +99,9 @@ def parser() -> Parser:
         action="store_true",
         help="compare with transformers, DeepSpeed and torch's memory tracker in the training's Python",
     )
-    made.add_argument("-o", "--output", dest="folder", metavar="DIR", help="folder for the files of --use")
+    made.add_argument(
+        "-o", "--output", dest="folder", metavar="DIR", help=f"folder for the files of --use ({FOLDER})"
+    )
     made.add_argument("--overwrite", action="store_true", help="replace existing files of these names")
     made.add_argument(
         "--network",
@@ -150,6 +160,10 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     count = read_intent(options, os.environ).count if made.training is not None else None
     if args.use is not None:
         return _use(args, options, made, found, count)
+    devices = len(found.devices)
+    if made.training is not None and nodes == 1 and (why := refusal(options, devices, os.environ)):
+        # The command as it is cannot be started on these devices. (--use changes it.)
+        raise WrongCallError(why)
     made = noticed(made, found, count)
     if nodes > 1 and args.network is None:
         text = f"the network of each machine is taken to have {NETWORK} Gbit/s (--network GBIT)"
@@ -157,7 +171,13 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.json:
         print_json(to_document(made))
         return DONE
-    _show(made, found)
+    width = output_width()
+    print("\n".join(answer_lines(made, found, width)))
+    if starting := _starting(args, words, command or (), made):
+        print_line(f"  {starting}")
+    print("", *table_lines(made, found, width, args.all or width is None), sep="\n", flush=True)
+    for notice in made.notices:
+        say(f"note: {notice}")
     if args.prove:
         return _prove(args, options, subject, made, found)
     return DONE
@@ -173,7 +193,7 @@ def planned(
     """The plan of a model on the devices of a request, on `nodes` such machines, whose network has `gigabits`
     Gbit/s; `measured` are the bandwidths of their links, None for those that an earlier check has kept.
 
-    Raises WrongCallError, NotEnoughError.
+    Raises WrongCallError, PlanningError, NotEnoughError.
     """
     if measured is None and not elsewhere(devices):
         from gputui.checking.kept_bandwidth import kept_bandwidths
@@ -183,8 +203,7 @@ def planned(
     box = box_of(found.snapshot, found.devices, measured or {})
     if nodes > 1:
         box = replace(box, nodes=nodes, network=gigabits / 8)
-    with planning():
-        return plan_for(subject.model, subject.workload, box, devices.group or ALL_REDUCE), found
+    return plan_for(subject.model, subject.workload, box, devices.group or ALL_REDUCE), found
 
 
 def noticed(made: Plan, found: PlannedDevices, count: DeviceCount | None = None) -> Plan:
@@ -213,13 +232,25 @@ def _notices(found: PlannedDevices, count: DeviceCount | None, planned: int) -> 
         yield f"{of}: planned as if all their memory were free"
 
 
-def _show(made: Plan, found: PlannedDevices) -> None:
-    from gputui.cli.plan_text import plan_lines
+def _starting(args: argparse.Namespace, words: Sequence[str], command: Sequence[str], made: Plan) -> str:
+    """The call that starts the command as the plan says, for a shell: "" for a plan of several machines.
 
-    shown = plan_lines(made, found, output_width())
-    print("\n".join(shown), flush=True)
-    for notice in made.notices:
-        say(f"note: {notice}")
+    A server gets as many devices as it needs; a training gets the files of its strategy.
+    """
+    row = made.able
+    if row is None or made.box.nodes > 1:
+        return ""
+    said = [word for word in words if word != "--all"]
+    if isinstance(made.workload, Serving):
+        said = ["run", *without_options([word for word in said if word != args.name], "-n", "--measured")]
+        said += [] if args.gpus else ["-n", str(row.strategy.devices)]
+        if made.workload.of.stages and made.workload.pipeline is None and row.strategy.pipeline_parallel > 1:
+            command = (*command, f"--pipeline-parallel-size={row.strategy.pipeline_parallel}")
+    else:
+        said = ["plan", *said, "--use", row.name]
+    if args.saved is None:
+        said += ["--", *(command or ("COMMAND",))]
+    return shlex.join(("gputui", *said))
 
 
 def _measured(name: str) -> Rates:
@@ -230,7 +261,7 @@ def _measured(name: str) -> Rates:
 
     try:
         return MEASURED.read(within(read_json(Path(name)), "measured")).rates
-    except (DocumentError, PlanningError) as error:
+    except DocumentError as error:
         raise WrongCallError(f"{name!r}: {error}") from None
 
 
@@ -242,24 +273,19 @@ def _use(
     count: DeviceCount | None,
 ) -> int:
     """Write the files of a strategy, and print the line that `gputui run` would start on these devices."""
-    from gputui.launching.compose import compose
     from gputui.launching.planned import FilesDifferError, prepared, write
-    from gputui.planning.files import RecipeError, files_of, recipe_of
+    from gputui.planning.files import recipe_of
     from gputui.vendors.registry import vendors_of
 
     row = _row(made, args.use)
     recipe = recipe_of(made, row)
     try:
-        if args.folder is None and files_of(recipe).texts:
-            raise WrongCallError(f"{row.name} needs files; give a folder for them with -o DIR")
-        ready = prepared(recipe, options, args.folder or "")
+        ready = prepared(recipe, options, args.folder or os.path.join(options.directory or "", FOLDER))  # noqa: PTH118
         written = write(ready, args.overwrite)
-    except RecipeError as error:
-        raise WrongCallError(str(error)) from None
     except FilesDifferError as error:
         raise WrongCallError(f"{error} (--overwrite replaces it)") from None
     except OSError as error:
-        raise WrongCallError(f"cannot write below {args.folder!r}: {error.strerror}") from None
+        raise WrongCallError(f"cannot write below {args.folder or FOLDER!r}: {error.strerror}") from None
     launch = compose(
         found.devices[: row.strategy.devices],
         ready.options,
@@ -298,9 +324,8 @@ def _prove(
 ) -> int:
     """Show the model as the training's own Python reports it; status 5 where it counts other parameters."""
     from gputui.checking.check import SECONDS
-    from gputui.checking.plan_proof import ClosedForms, Difference, differences, prove
+    from gputui.checking.plan_proof import Difference, differences, estimated, prove
     from gputui.inventory.columns import Column, printed
-    from gputui.launching.compose import compose
     from gputui.planning.memory import needed
     from gputui.planning.strategies import Strategy
     from gputui.system.environment import given_environment
@@ -318,12 +343,12 @@ def _prove(
         python=args.python,
         seconds=2 * SECONDS,
     )
-    closed = ClosedForms(
-        made.model.parameters,
-        made.model.largest_layer,
-        needed(made.model, workload, Strategy("single", 1)).total,
-        made.estimates,
-    )
+    closed = {
+        "parameters": made.model.parameters,
+        "largest_layer": made.model.largest_layer,
+        "peak": needed(made.model, workload, Strategy("single", 1)).total,
+        **estimated(made.estimates),
+    }
     compared = differences(proof, closed)
     print()
     if compared:
@@ -337,7 +362,7 @@ def _prove(
                 right=True,
             ),
         )
-        versions = ", ".join(f"{name} {version}" for name, version in proof.versions)
+        versions = ", ".join(f"{name} {version}" for name, version in proof.versions.items())
         print("\n".join(printed(columns, compared)))
         print_line(
             printable(f"  {proof.name}, by {versions}; peak: one device with AdamW, without its context")

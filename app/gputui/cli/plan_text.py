@@ -1,6 +1,7 @@
-"""A plan as text: the model and workload, the devices, a row per strategy, DeepSpeed's own estimates.
+"""A plan as text: the answer, the model with its workload, the devices, and a row for each strategy.
 
-There are two forms: with all parts of the memory and the reasons, or, for a narrow terminal, with the sums.
+There are two forms. The short one is for a terminal: it fits into 80 columns, and has the best strategies.
+The whole one is for `--all` and for programs: all strategies, the parts of their memory and their reasons.
 """
 
 from __future__ import annotations
@@ -9,137 +10,122 @@ from collections.abc import Callable, Iterator
 
 from gputui.inventory.columns import Column, printed
 from gputui.inventory.formatting import GIB, UNKNOWN, printable, size
-from gputui.inventory.text_table import cut
+from gputui.inventory.text_table import packed
+from gputui.planning.answer import answer, device_words, work_words
 from gputui.planning.devices import PlannedDevices
 from gputui.planning.estimators import Estimate
-from gputui.planning.plan import Plan, Row, workload_words
-from gputui.planning.serving import Serving, served
+from gputui.planning.plan import Plan, Row, listed
+from gputui.planning.serving import Serving
 
-WIDE = 140
-"""The least width in columns for the parts of the memory and the reasons."""
+_FIRST = 6
+"""The strategies of the short form: with the answer and the notes they fit into 24 lines."""
+_ROOM = {False: 38, True: 24}
+"""The columns that 80 leave for a reason, by whether it is the plan of a server."""
 
 _OFFLOADS = {"none": "", "optimizer": "optimizer", "all": "optimizer and weights"}
 
 
-def plan_lines(plan: Plan, found: PlannedDevices, width: int | None) -> Iterator[str]:
-    """Yield the lines, at most `width` characters long; None: no limit."""
-    wide = width is None or width >= WIDE
-    heading = [f"{printable(plan.model.name)}  {plan.model.facts}", *_workload(plan)]
-    if wide:
-        heading = ["  ".join(heading)]
-    yield from (cut(line, width) for line in (*heading, _devices(plan, found)))
+def answer_lines(plan: Plan, found: PlannedDevices, width: int | None) -> Iterator[str]:
+    """Yield the answer, and the effect of its strategy."""
+    yield from packed([answer(plan, found)], width)
+    if plan.able is not None:
+        yield from _indented(plan.able.what, width)
+
+
+def table_lines(plan: Plan, found: PlannedDevices, width: int | None, whole: bool) -> Iterator[str]:
+    """Yield the lines of the short form, at most `width` characters long (None: no limit), or of the whole
+    one, which has no limit."""
+    width = None if whole else width
+    serves = isinstance(plan.workload, Serving)
+    work = (text for _, text in work_words(plan.workload, len(plan.box)))
+    yield from packed((printable(plan.model.name), plan.model.facts, *work), width)
+    labels = ",".join(map(found.snapshot.label, found.devices))
+    yield from packed((*device_words(plan, found), f"GPU {labels}"), width)
     yield ""
-    serves = isinstance(plan.workload, Serving)
-    yield from printed(_columns(plan, wide), plan.rows, width)
-    what = (
-        "the cache's tokens, requests of the whole context at once, the longest context"
+    rows = [row for place, row in enumerate(plan.rows) if whole or place < _FIRST or row is plan.able]
+    numbers = _SERVED if serves else _TRAINED
+    shown = [column for column in numbers if whole or column.name not in _LEFT_OUT[serves].split()]
+    yield from printed((*shown, _WHY if whole else _HELPS), rows, width)
+    about = (
+        "REQUESTS of the whole context at once, the LONGEST of one"
         if serves
-        else "what each device sends per step, and the time on the links"
+        else "TIME per step on the links"
     )
-    yield cut(f"  GiB per device; {what}", width)
-    best = plan.best or (plan.rows[0] if serves else None)
-    told = [f"{best.name}: {best.reason}"] if best is not None else []
-    told += [f"{row.name}: {row.what}" for row in plan.rows if row.name == "dp" and row is not best]
-    for text in told:
-        yield ""
-        yield from _wrapped(text, width)
+    if not whole:
+        left_out = len(plan.rows) - len(rows)
+        more = f"{left_out} more, all columns" if left_out else "all columns"
+        yield from _indented(f"GiB of each device; {about}; --all: {more}", width)
+        return
+    yield from _indented(f"GiB of each device; {'' if serves else 'SENT and '}{about}", width)
+    for row in plan.rows:
+        if row.name == "dp":
+            yield from ("", f"{row.name}: {row.what}")
     if plan.estimates:
-        yield ""
-        yield from printed(_ESTIMATES, plan.estimates, width)
-
-
-def _workload(plan: Plan) -> tuple[str, ...]:
-    if isinstance(plan.workload, Serving):
-        return (served(plan.workload),)
-    words = [text for _, text in workload_words(plan.workload, len(plan.box))]
-    return "  ".join(words[:3]), "  ".join(words[3:])
-
-
-def _devices(plan: Plan, found: PlannedDevices) -> str:
-    """Return "4× RTX 3090  23.7G free on each  NV4, PHB  host memory 239.0G  GPU 0,1,2,3"."""
-    host = plan.box.host_memory
-    nodes, network = plan.box.nodes, plan.box.network * 8
-    machines = f"{nodes} machines, {network:g} Gbit/s, each " if nodes > 1 else ""
-    parts = [
-        f"{machines}{len(found.devices)}× {found.names}",
-        plan.box.free_words,
-        plan.box.link_words,
-        f"host memory {size(host)}" if host is not None else "",
-        f"GPU {','.join(map(found.snapshot.label, found.devices))}",
-    ]
-    return "  ".join(part for part in parts if part)
-
-
-_PARTS = {
-    "weights": "WEIGHTS",
-    "gradients": "GRADS",
-    "optimizer": "OPTIM",
-    "buffers": "BUFFERS",
-    "activations": "ACTIV",
-    "fixed": "FIXED",
-}
-
-
-_SERVED = {"weights": "WEIGHTS", "activations": "PEAK", "fixed": "FIXED", "cache": "CACHE"}
-_HELD = {"TOKENS": "{0.tokens:,}", "REQUESTS": "{0.requests:.1f}", "LONGEST": "{0.longest:,}"}
-
-
-def _columns(plan: Plan, wide: bool) -> list[Column[Row]]:
-    """The columns of the strategies: with all parts of the memory and the reasons, or with the sums."""
-
-    def part(name: str) -> Callable[[Row], str]:
-        return lambda row: _gib(getattr(row.bytes, name))
-
-    def held(form: str) -> Callable[[Row], str]:
-        return lambda row: form.format(row.serving) if row.fits else UNKNOWN
-
-    serves = isinstance(plan.workload, Serving)
-    heads = _SERVED if serves else _PARTS
-    parts = [Column[Row](head, part(name), right=True) for name, head in heads.items()]
-    if serves:
-        parts += [Column[Row](head, held(form), right=True) for head, form in _HELD.items()]
-        return [Column("  STRATEGY", _name), *parts, Column("", lambda row: "" if row.fits else row.outcome)]
-    last = "WOULD FIT WITH" if any(row.would_fit_with for row in plan.rows) else ""
-    return [
-        Column("  STRATEGY", _name),
-        *([Column[Row]("N", lambda row: str(row.strategy.devices), right=True), *parts] if wide else ()),
-        Column("TOTAL", lambda row: _gib(row.bytes.total), right=True),
-        Column("LEFT", _left, right=True),
-        Column("SENT", lambda row: row.traffic.amount, right=True),
-        Column("TIME", lambda row: row.traffic.time, right=True),
-        Column("WHY", _why) if wide else Column(last, _short),
-    ]
+        yield from ("", *printed(_ESTIMATES, plan.estimates))
 
 
 def _name(row: Row) -> str:
     return f"{'?' if row.fits is None else '✓' if row.fits else '✗'} {row.name}"
 
 
-def _left(row: Row) -> str:
-    return UNKNOWN if row.margin is None else f"{row.margin / GIB:+.1f}"
-
-
-def _why(row: Row) -> str:
-    """Return the advantage of the strategy; where it does not fit, a change that would make it fit."""
-    if row.fits:
-        return f"tight; {row.what}" if row.tight else row.what
-    return f"would fit with {row.would_fit_with}" if row.would_fit_with else _lacking(row)
-
-
 def _short(row: Row) -> str:
-    """Return the reason in the form for a narrow table."""
+    """Return the reason in the short form; of several changes, the smallest for which there is room."""
+    serves = row.serving is not None
     if row.fits:
-        return f"({row.apart})" if row.apart else ""
-    return row.would_fit_with or _lacking(row)
-
-
-def _lacking(row: Row) -> str:
-    """Return why it does not fit, where the column of the margin does not already say so."""
-    return row.lacking or (UNKNOWN if row.margin is not None and row.margin < 0 else row.outcome)
+        return f"({row.apart})" if row.apart and not serves else ""
+    changes = [each.text for each in row.remedies]
+    some = [listed(changes[:count], "or") for count in range(len(changes), 0, -1)]
+    lacks = row.lacking or ("" if row.margin is None else f"{size(-row.margin)} too much")
+    able = [*some, row.would_fit_with] if row.would_fit_with else [lacks]
+    return next((text for text in able if len(text) <= _ROOM[serves]), "several changes")
 
 
 def _gib(amount: int) -> str:
     return f"{amount / GIB:.1f}" if amount else UNKNOWN
+
+
+def _part(head: str, name: str) -> Column[Row]:
+    return Column(head, lambda row: _gib(getattr(row.bytes, name)), right=True)
+
+
+def _number(head: str, text: Callable[[Row], str]) -> Column[Row]:
+    return Column(head, text, right=True)
+
+
+def _held(head: str, form: str) -> Column[Row]:
+    """What the cache of a server holds."""
+    return _number(head, lambda row: form.format(row.serving) if row.fits else UNKNOWN)
+
+
+_NAME: Column[Row] = Column("  STRATEGY", _name)
+_WHY: Column[Row] = Column("WHY", lambda row: f"{'tight; ' * row.tight}{row.why}")
+_HELPS: Column[Row] = Column("WHY / FITS WITH", _short)
+_TRAINED = (
+    _NAME,
+    _number("N", lambda row: str(row.strategy.devices)),
+    _part("WEIGHTS", "weights"),
+    _part("GRADS", "gradients"),
+    _part("OPTIM", "optimizer"),
+    _part("BUFFERS", "buffers"),
+    _part("ACTIV", "activations"),
+    _part("FIXED", "fixed"),
+    _part("TOTAL", "total"),
+    _number("LEFT", lambda row: UNKNOWN if row.margin is None else f"{row.margin / GIB:+.1f}"),
+    _number("SENT", lambda row: row.traffic.amount),
+    _number("TIME", lambda row: row.traffic.time),
+)
+_SERVED = (
+    _NAME,
+    _part("WEIGHTS", "weights"),
+    _part("PEAK", "activations"),
+    _part("FIXED", "fixed"),
+    _part("CACHE", "cache"),
+    _held("TOKENS", "{0.tokens:,}"),
+    _held("REQUESTS", "{0.requests:.1f}"),
+    _held("LONGEST", "{0.longest:,}"),
+)
+_LEFT_OUT = {False: "N WEIGHTS GRADS OPTIM BUFFERS ACTIV FIXED SENT", True: "PEAK FIXED"}
+"""The columns that the short form leaves out, by whether it is the plan of a server."""
 
 
 _ESTIMATES: tuple[Column[Estimate], ...] = (
@@ -150,10 +136,5 @@ _ESTIMATES: tuple[Column[Estimate], ...] = (
 )
 
 
-def _wrapped(text: str, width: int | None) -> Iterator[str]:
-    if width is None:
-        yield text
-        return
-    from textwrap import wrap
-
-    yield from wrap(text, max(20, width), subsequent_indent="  ")
+def _indented(text: str, width: int | None) -> Iterator[str]:
+    yield from (f"  {line}" for line in packed([text], None if width is None else max(20, width - 2)))

@@ -13,15 +13,15 @@ from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.named_devices import NONE
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import WrongCallError, opened, own_settings, say
-from gputui.cli.planned_training import Subject, planning, subject_of
-from gputui.inventory.formatting import devices_text, size
+from gputui.cli.planned_training import Subject, subject_of
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.intent import NO_INTENT, Intent
 from gputui.planning.box import box_of
 from gputui.planning.devices import Candidates, PlannedDevices
 from gputui.planning.fewest import Fewest
 from gputui.planning.plan import what_would_do
-from gputui.planning.serving_plan import plan_for
+from gputui.planning.serving import Serving
+from gputui.planning.serving_plan import plan_for, unquantized
 from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.source import Want
 
@@ -52,11 +52,10 @@ def devices_for_plan(asked: DeviceRequest, subject: Subject) -> PlannedDevices:
     if asked.names == NONE:
         raise WrongCallError("a plan is for devices: --gpus none means no device")
     count, group = asked.count, asked.group or ALL_REDUCE
-    if count is not None and not group.fits(count):
-        raise WrongCallError(f"{count} devices cannot be divided into groups of {group}")
     candidates = _candidates(asked)
-    if candidates.selected and not group.fits(len(candidates.selected)):
-        raise WrongCallError(f"{len(candidates.selected)} devices cannot be divided into groups of {group}")
+    number = len(candidates.selected) or count
+    if number and not group.fits(number):
+        raise WrongCallError(f"{number} devices cannot be divided into groups of {group}")
     if asked.auto and not candidates.selected:
         return PlannedDevices(candidates.snapshot, _enough(subject, candidates, asked).devices)
     found = candidates.planned(None if candidates.selected else count)
@@ -78,17 +77,14 @@ def settle_auto(asked: LaunchRequest, intent: Intent = NO_INTENT) -> LaunchReque
     """
     subject, devices = subject_of(asked), asked.devices
     found = _enough(subject, _candidates(devices), devices, intent)
-    number = len(found.devices)
-    needs = size(found.needed) + (" of each" if number > 1 else "")
-    made_by = found.strategy.name
-    setup = (
-        ""
-        if made_by in ("single", "ddp") or found.strategy.kind == "serve"
-        else f" (`gputui plan --use {made_by}` writes its files)"
-    )
-    say(f"note: {subject.model.name}: {devices_text(number)}, {made_by} needs {needs}{setup}")
+    by = found.strategy
+    plain = by.kind in ("single", "ddp", "serve")
+    setup = "" if plain else f" (`gputui plan --use {by.name}` writes its files)"
+    for note in unquantized(subject.model, subject.workload) if isinstance(subject.workload, Serving) else ():
+        say(f"note: {note}")
+    say(f"note: {subject.model.name}: {found.words}{setup}")
     needed = max(found.needed, devices.min_free or 0)
-    return replace(asked, devices=replace(devices, auto=False, count=number, min_free=needed))
+    return replace(asked, devices=replace(devices, auto=False, count=len(found.devices), min_free=needed))
 
 
 def _enough(
@@ -98,8 +94,7 @@ def _enough(
     firm = intent.count is not None and intent.count.firm
     counts = (intent.count.number,) if intent.count is not None and firm else None
     grouping = asked.group or intent.group or candidates.constraints.grouping
-    with planning():
-        found = candidates.fewest(subject.model, subject.workload, asked.wait is not None, grouping, counts)
+    found = candidates.fewest(subject.model, subject.workload, asked.wait is not None, grouping, counts)
     if found is None:
         raise NotEnoughError(_why_not(subject, candidates))
     return found
@@ -117,10 +112,8 @@ def _why_not(subject: Subject, candidates: Candidates) -> str:
     count = "the free device" if len(found.devices) == 1 else f"the {len(found.devices)} free devices"
     what = f"{subject.model.name} does not fit on {count}"
     # Where the devices differ, the best one alone may need the smaller change.
-    for devices, on in ((found, ""), (unselected.planned(1), "on one ")):
-        if devices is not None:
-            with planning():
-                made = plan_for(subject.model, subject.workload, box_of(devices.snapshot, devices.devices))
-            if would := "; ".join(what_would_do(made)):
-                return f"{what}; would fit {on}with {would}"
+    for devices, on in ((found, ""), (unselected.planned(1) or found, "on one ")):
+        made = plan_for(subject.model, subject.workload, box_of(devices.snapshot, devices.devices))
+        if would := "; ".join(what_would_do(made)):
+            return f"{what}; would fit {on}with {would}"
     return what

@@ -6,13 +6,10 @@ Values that the call does not set may come from its command (`--model_name_or_pa
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputui.cli.common import WrongCallError, say
-from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
@@ -29,24 +26,12 @@ class Subject:
 
     model: Model
     workload: Workload | Serving
-    training: Training
     place: Path | None
 
 
-@contextmanager
-def planning() -> Iterator[None]:
-    """What cannot be planned is a wrong call."""
-    from gputui.planning.model import PlanningError
-
-    try:
-        yield
-    except PlanningError as error:
-        raise WrongCallError(printable(str(error))) from None
-
-
 def subject_of(asked: LaunchRequest, weights_only: bool = False) -> Subject:
-    """The model and the workload of a call. Raises WrongCallError where it names no model, or something that
-    is not one."""
+    """The model and the workload of a call. Raises WrongCallError where it names no model, and PlanningError
+    where it names something that is not one."""
     options = asked.options
     from gputui.checking.trained_model import planned_for, refuse_for_server
     from gputui.launching.training_words import training_of
@@ -55,13 +40,12 @@ def subject_of(asked: LaunchRequest, weights_only: bool = False) -> Subject:
     training = training_of(options, os.environ)
     for doubt in training.doubts:
         say(f"note: {doubt}")
-    with planning():
-        model, place = _model(asked, training)
-        # The call's words count before the command's, and these before what is usual.
-        given = {**said_of(asked.model), "weights_only": weights_only}
-        if training.serving is not None:
-            refuse_for_server(given)
-        return Subject(model, planned_for(training, model, given), training, place)
+    model, place = _model(asked, training)
+    # The call's words count before the command's, and these before what is usual.
+    given = {**said_of(asked.model), "weights_only": weights_only}
+    if training.serving is not None:
+        refuse_for_server(given)
+    return Subject(model, planned_for(training, model, given), place)
 
 
 def _model(asked: LaunchRequest, training: Training) -> tuple[Model, Path | None]:

@@ -47,39 +47,28 @@ def memory_warning(
     if model is None:
         return None
     if not training.trains:
-        return _too_large(model, known)
+        weights, all_free = 2 * model.parameters, sum(known)
+        if weights <= all_free:
+            return None
+        return (
+            f"{printable(model.name)} does not fit: its weights are {size(weights)} in 16 bits, and"
+            f" {size(all_free)} are free"
+        )
     return _training_does_not_fit(model, training, snapshot, devices, min(known))
 
 
 def _model(name: str, environ: Environ, directory: Path) -> Model | None:
     """Return the model by the closed form of its configuration; None where there is none, or its weights are
     packed."""
-    from gputui.planning.closed_forms import closed_form
-    from gputui.planning.fields import Fields
     from gputui.planning.model import PlanningError
-    from gputui.planning.reading import configuration, find_model
+    from gputui.planning.reading import find_model, of_config
 
     try:
         place = find_model(name, environ, directory)
-        if place is None or not (place / "config.json").is_file():
-            return None
-        values = configuration(place)
-        if "quantization_config" in values:
-            return None
-        return closed_form(Fields(values, "config.json"), name)
+        found = None if place is None else of_config(place / "config.json", name)
     except (PlanningError, OSError):
         return None
-
-
-def _too_large(model: Model, free: Sequence[int]) -> str | None:
-    """Return a sentence for inference where the weights in 16 bits exceed the free memory of all devices."""
-    weights = 2 * model.parameters
-    if weights <= sum(free):
-        return None
-    return (
-        f"{printable(model.name)} does not fit: its weights are {size(weights)} in 16 bits, and"
-        f" {size(sum(free))} are free"
-    )
+    return found if found is not None and not found.bits else None
 
 
 def _training_does_not_fit(

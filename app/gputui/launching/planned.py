@@ -55,8 +55,8 @@ def prepared(
     """Prepare the command of `options` to start as the recipe says, with files in `folder`.
 
     The command is rewritten for the recipe's launcher; accelerate's options that the file sets are removed.
-    Raises RecipeError where the recipe cannot be started with the command or with the requested launcher, and
-    NoLauncherError for a recipe that no launcher starts.
+    Raises RecipeError where the recipe cannot be started with the command or with the requested launcher, or
+    where no launcher starts it.
     """
     prefix, command = unwrap(options.command)
     source = launcher_of(options)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from gputui.choosing.bandwidth import Rates, bandwidth
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import GIB, UNKNOWN, size
+from gputui.inventory.formatting import GIB, size
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import LinkMatrix, direct_links
 from gputui.inventory.snapshot import Snapshot
@@ -74,9 +74,11 @@ class Box:
 
     @property
     def link_words(self) -> str:
-        """The kinds of links between the devices: "NV4, PHB"."""
-        found = {self.links[i][j] or UNKNOWN for i in range(self.local) for j in range(i)}
-        return ", ".join(sorted(found))
+        """The kinds of links between the devices that are known, and the speed: "NV4, PHB 24 GB/s"."""
+        found = {self.links[i][j] or "" for i in range(self.local) for j in range(i)}
+        speed = self.slowest([range(self.local)])
+        words = f"{speed:.0f} GB/s{' measured' if self.measured else ''}" if speed else ""
+        return f"{', '.join(sorted(filter(None, found)))} {words}".strip()
 
     def direct(self, one: int, other: int) -> bool:
         """Whether a direct link (NVLink, XGMI) joins two devices."""

@@ -71,7 +71,10 @@ _DEFAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes that the forms of all families need; `kv` and `heads` are numbers of heads."""
+    """The sizes that the forms of all families need; `kv` and `heads` are numbers of heads.
+
+    Raises PlanningError where no attention can have these.
+    """
 
     vocab: int
     hidden: int
@@ -81,6 +84,10 @@ class Shape:
     head_dim: int
     ffn: int
     positions: int | None
+
+    def __post_init__(self) -> None:
+        if self.heads % self.kv:
+            raise PlanningError(f"{self.kv} key/value heads do not divide the {self.heads} heads")
 
     @property
     def attention(self) -> int:

@@ -31,7 +31,7 @@ _WORKLOAD = View(
     " gradient_as_bucket_view=bucket_view",
 )
 PLAN = Document(
-    "model devices=box.uuids memory_free_min=box.memory_free_min strategies=rows estimators notices"
+    "model devices=box.uuids memory_free_min=box.memory_free_min strategies=rows estimators notices=told"
     " workload=training global_batch nodes=box.nodes",
     Plan,
     estimators=_ESTIMATES.one,

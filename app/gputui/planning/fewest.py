@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from gputui.choosing.best import best
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.inventory.device import GROUP_SIZES, Device
+from gputui.inventory.formatting import devices_text, size
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.planning.box import Box, box_of
@@ -30,6 +31,12 @@ class Fewest:
     devices: tuple[Device, ...]
     strategy: Strategy
     needed: int
+
+    @property
+    def words(self) -> str:
+        """ "2 devices, fsdp2 needs 12.0G of each"."""
+        each = " of each" if len(self.devices) > 1 else ""
+        return f"{devices_text(len(self.devices))}, {self.strategy.name} needs {size(self.needed)}{each}"
 
 
 def fewest(

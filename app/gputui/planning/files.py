@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gputui.inventory.formatting import devices_text
 from gputui.inventory.light_dataclasses import dataclass, field
+from gputui.planning.model import PlanningError
 from gputui.planning.strategies import Strategy
 from gputui.planning.workload import Precision, Workload, mixed_precision
 
@@ -22,14 +23,13 @@ if TYPE_CHECKING:
 YAML_NAME = "accelerate.yaml"
 JSON_NAME = "deepspeed.json"
 FSDP_NAME = "fsdp.json"
+FOLDER = "gputui-plan"
+"""The usual folder for the files, in the directory of the command: there its relative paths begin, and users
+look."""
 
 
-class RecipeError(ValueError):
+class RecipeError(PlanningError):
     """The recipe is impossible; the message gives the reason in one line."""
-
-
-class NoLauncherError(RecipeError):
-    """No launcher of gputui starts this strategy with a file; the message says which programs do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +100,13 @@ def recipe_of(made: Plan, row: Row) -> Recipe:
 
 
 def files_of(recipe: Recipe, started_by: str = "python") -> PlanFiles:
-    """The files of a recipe, and its launcher. Raises NoLauncherError for pipeline parallelism.
+    """The files of a recipe, and its launcher. Raises RecipeError for pipeline parallelism.
 
     `started_by` is the launcher of the command as it is: where accelerate or deepspeed starts the command, it
     still does, where it can.
     """
     if not recipe.strategy.startable:
-        raise NoLauncherError(
+        raise RecipeError(
             f"{recipe.name}: no launcher divides a model into a pipeline; the training program does"
             " (Megatron-LM's --pipeline-model-parallel-size, torch.distributed.pipelining)"
         )

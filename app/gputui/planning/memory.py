@@ -18,7 +18,7 @@ for the activations that tensor parallelism divides. The possible peaks:
 from __future__ import annotations
 
 from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.planning.model import Model
+from gputui.planning.model import COMPUTES, Model
 from gputui.planning.strategies import Strategy
 from gputui.planning.workload import Workload
 
@@ -204,8 +204,9 @@ def _activations(model: Model, workload: Workload, strategy: Strategy, states: B
     tokens, sequence, group = workload.tokens, workload.sequence, strategy.tensor_parallel
     stages = strategy.pipeline_parallel
     chunks = strategy.interleaved
-    layers = model.saved_by(compute).bytes(tokens, sequence, group)
-    live = model.saved_by_block(compute).bytes(tokens, sequence, group)
+    form = COMPUTES.index(compute)
+    layers = model.saved[form].bytes(tokens, sequence, group)
+    live = model.saved_block[form].bytes(tokens, sequence, group)
     if workload.checkpointing:
         layers = model.blocks * tokens * model.hidden * (2 if compute == "bf16" else 4)
     # Each stage holds its part of the layers, for as many batches as are in flight (Megatron's schedules).

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 
@@ -16,8 +17,13 @@ Compute = Literal["bf16", "autocast", "fp32"]
 COMPUTES: tuple[Compute, ...] = ("bf16", "autocast", "fp32")
 
 
-class PlanningError(ValueError):
+class PlanningError(GputuiError, ValueError):
     """A model or a workload cannot be planned for. The message is one line that says what to give."""
+
+    code, status = "wrong_call", 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 class UnknownArchitectureError(PlanningError):
@@ -26,8 +32,8 @@ class UnknownArchitectureError(PlanningError):
     def __init__(self, architecture: str, why: str = "") -> None:
         detail = f" {why}" if why else ""
         super().__init__(
-            f"{architecture!r}{detail} has no closed form here; give --parameters N, or its safetensors "
-            "file or index"
+            f"{architecture!r}{detail} has no closed form here; give --parameters N, or its safetensors files"
+            " (for a server, their index is enough: model.safetensors.index.json)"
         )
         self.architecture = architecture
 
@@ -151,11 +157,3 @@ class Model:
         """
         layer = self.largest_layer if self.largest_layer > self.largest_block else 0
         return max(layer, self.parameters - self.blocks * self.largest_block)
-
-    def saved_by(self, compute: Compute) -> SavedBytes:
-        """The bytes that all layers keep for backward, for each token."""
-        return self.saved[COMPUTES.index(compute)]
-
-    def saved_by_block(self, compute: Compute) -> SavedBytes:
-        """The bytes that the block with the most keeps for backward, for each token."""
-        return self.saved_block[COMPUTES.index(compute)]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.inventory.formatting import devices_text, size
@@ -47,35 +47,32 @@ _BFLOAT16 = (8, 0)
 
 _MADE = "the program must be made for it"
 
-RemedyKind = Literal["bucket_view", "devices", "batch", "checkpointing", "lora", "adamw8bit"]
-
-_CHANGES: dict[RemedyKind, tuple[str, str]] = {
-    "bucket_view": ("bucket_view", "gradient_as_bucket_view"),
-    "checkpointing": ("checkpointing", "checkpointing"),
-    "batch": ("batch", "batch {}"),
-    "devices": ("", "{} devices"),
-    "adamw8bit": ("optimizer", "8-bit Adam"),
-    "lora": ("lora", "LoRA of rank {}"),
-}
-"""The field of the workload that a remedy changes, and its name; the smallest changes of training first."""
+_DEVICES = "devices"
+_ORDER = ("bucket_view", "checkpointing", "batch", _DEVICES, "optimizer", "lora")
+"""The fields of the workload that remedies change; the smallest changes of the training first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """One change that makes a strategy fit. `value`: number of devices, else the workload's new value."""
+    """One change that makes a strategy fit: a field of the workload gets this value, or there are as many
+    devices."""
 
-    kind: RemedyKind
+    field: str
     value: int | str
-
-    @property
-    def text(self) -> str:
-        return _CHANGES[self.kind][1].format(self.value)
+    text: str
 
     def made_in(self, workload: Workload) -> Workload:
         """The workload with the change; more devices do not change it."""
-        field = _CHANGES[self.kind][0]
-        change: dict[str, Any] = {field: self.value} if field else {}
+        change: dict[str, Any] = {} if self.field == _DEVICES else {self.field: self.value}
         return replace(workload, **change)
+
+
+def _devices(count: int) -> Remedy:
+    return Remedy(_DEVICES, count, devices_text(count))
+
+
+def _batch(sequences: int) -> Remedy:
+    return Remedy("batch", sequences, f"batch {sequences}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +87,8 @@ class Row:
     layer     bytes of the largest layer, where that layer does not fit; else 0
     slow      whether links are slow for which it gathers weights, or for which it is a pipeline that does not
     serving   what the KV cache of a server holds; None for a training
-    change    the change that makes a server fit, in words; "" where there is none, and for a training
+    change    the change that makes it fit where no remedy does, in words: of a server, or more memory of the
+              host; "" where there is none
     """
 
     strategy: Strategy
@@ -124,11 +122,17 @@ class Row:
         return f"{self.what}; {self.outcome}"
 
     @property
+    def why(self) -> str:
+        """Its advantage where it fits; else what would make it fit, or what lacks."""
+        if self.fits:
+            return self.what
+        return f"would fit with {self.would_fit_with}" if self.would_fit_with else self.outcome
+
+    @property
     def would_fit_with(self) -> str:
         """The changes that make it fit, in words; "" where it fits, and where no changes suffice."""
-        if self.remedies:
-            return _listed(self.remedies, "or")
-        return _listed(self.together, "and") if self.together else self.change
+        words = [remedy.text for remedy in self.remedies or self.together]
+        return listed(words, "or" if self.remedies else "and") if words else self.change
 
     @property
     def tight(self) -> bool:
@@ -165,8 +169,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`rows` are ranked, the best first; `estimates` are DeepSpeed's; `notices` are sentences, the last of
-    which are `shortage`: that no launcher starts anything that fits, and what would."""
+    """`rows` are ranked, the best first; `estimates` are DeepSpeed's; `notices` are sentences; `changes` make
+    something fit where nothing does that a launcher starts, the smallest of each kind."""
 
     model: Model
     workload: Workload | Serving
@@ -174,12 +178,30 @@ class Plan:
     rows: tuple[Row, ...]
     estimates: tuple[Estimate, ...]
     notices: tuple[str, ...] = ()
-    shortage: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
 
     def having(self, notices: Iterable[str]) -> Plan:
-        """The plan with these notices, and with its shortage."""
-        shortage = tuple(_shortage(self))
-        return replace(self, notices=(*notices, *shortage), shortage=shortage)
+        """The plan with these notices, and with its changes."""
+        known = self.box.memory_free_min is not None
+        changes = what_would_do(self) if known and self.able is None else ()
+        return replace(self, notices=tuple(notices), changes=tuple(changes))
+
+    @property
+    def shortage(self) -> str:
+        """That no launcher starts anything that fits; "" where one does."""
+        if self.able is not None:
+            return ""
+        if self.box.memory_free_min is None:
+            return "free memory is not known, so no strategy is said to fit"
+        if self.best is None:
+            return "nothing fits on these devices"
+        return f"only {self.best.name} fits, for programs that divide a model into stages (Megatron-LM)"
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The notices, with the shortage and what would help."""
+        shortage = (self.shortage,) if self.shortage else ()
+        return (*self.notices, *shortage, *(f"would fit with {change}" for change in self.changes))
 
     @property
     def training(self) -> Workload | None:
@@ -196,6 +218,11 @@ class Plan:
     def best(self) -> Row | None:
         """The first row that fits."""
         return next((row for row in self.rows if row.fits), None)
+
+    @property
+    def able(self) -> Row | None:
+        """The first row that fits and that a launcher starts: the one to use."""
+        return next((row for row in self.rows if row.fits and row.strategy.startable), None)
 
 
 def plan(model: Model, workload: Workload, box: Box, grouping: Grouping = ALL_REDUCE) -> Plan:
@@ -229,7 +256,9 @@ def plan(model: Model, workload: Workload, box: Box, grouping: Grouping = ALL_RE
         workload,
         box,
         tuple(sorted(rows, key=rank)),
-        estimates(model.parameters, model.largest_layer, box.local, box.nodes),
+        estimates(model.parameters, model.largest_layer, box.local, box.nodes)
+        if any(row.strategy.deepspeed for row in rows)
+        else (),
     )
     return found.having(_notices(found, said))
 
@@ -275,7 +304,10 @@ def _row(model: Model, workload: Workload, strategy: Strategy, box: Box, fixed: 
     gathered = slow and (strategy.gathers or not strategy.startable)
     if gathered and strategy.replicate > 1:
         gathered = not box.groups_are_direct(box.local)
-    row = Row(strategy, bytes_of, fits, margin, moved, "", "", remedies, together, layer, gathered)
+    change = f"{size(host)} of host memory" if host_lacks and margin is not None and margin >= 0 else ""
+    row = Row(
+        strategy, bytes_of, fits, margin, moved, "", "", remedies, together, layer, gathered, change=change
+    )
     return replace(row, what=_what(row, workload, box), outcome=_outcome(row, box, host if host_lacks else 0))
 
 
@@ -283,15 +315,15 @@ def _offers(model: Model, workload: Workload, strategy: Strategy) -> Iterator[Re
     """The changes of a workload that reduce its need for memory; a smaller batch is offered as 1."""
     if not workload.weights_only:
         if strategy.kind == "ddp" and not workload.bucket_view:
-            yield Remedy("bucket_view", True)
+            yield Remedy("bucket_view", True, "gradient_as_bucket_view")
         if not workload.checkpointing:
-            yield Remedy("checkpointing", True)
+            yield Remedy("checkpointing", True, "checkpointing")
         if workload.batch > 1:
-            yield Remedy("batch", 1)
+            yield _batch(1)
     if workload.optimizer in ("adamw", "adamw-foreach"):
-        yield Remedy("adamw8bit", "adamw8bit")
+        yield Remedy("optimizer", "adamw8bit", "8-bit Adam")
     if not workload.lora and model.adapted:
-        yield Remedy("lora", _RANK)
+        yield Remedy("lora", _RANK, f"LoRA of rank {_RANK}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,26 +336,21 @@ class _Search:
     fixed: int
     free: int
 
-    def fits(self, workload: Workload) -> bool:
+    def fits(self, *remedies: Remedy) -> bool:
+        workload = self.workload
+        for remedy in remedies:
+            workload = remedy.made_in(workload)
         return needed(self.model, workload, self.strategy, self.fixed).total <= self.free
 
-    def single(self) -> Iterator[Remedy]:
+    def single(self) -> list[Remedy]:
         """Single changes that make it fit, the smallest changes of the training first."""
-
-        def fit(remedy: Remedy) -> bool:
-            return self.fits(remedy.made_in(self.workload))
-
-        found = {
-            remedy.kind: remedy for remedy in _offers(self.model, self.workload, self.strategy) if fit(remedy)
-        }
-        if "batch" in found:
+        found = [each for each in _offers(self.model, self.workload, self.strategy) if self.fits(each)]
+        if _batch(1) in found:
             batches = range(2, self.workload.batch)
-            too_large = bisect_left(batches, True, key=lambda batch: not fit(Remedy("batch", batch)))
-            found["batch"] = Remedy("batch", 1 + too_large)
-        count = self.more_devices(self.workload, MOST_DEVICES)
-        if count:
-            found["devices"] = Remedy("devices", count)
-        yield from (found[kind] for kind in _CHANGES if kind in found)
+            too_large = bisect_left(batches, True, key=lambda batch: not self.fits(_batch(batch)))
+            found[found.index(_batch(1))] = _batch(1 + too_large)
+        found += self.more_devices(self.workload, MOST_DEVICES)
+        return sorted(found, key=lambda each: _ORDER.index(each.field))
 
     def together(self) -> tuple[Remedy, ...]:
         """Changes that make it fit when all are made, none of them superfluous; () where there are none.
@@ -331,44 +358,35 @@ class _Search:
         As few kinds as possible, the smallest changes of the training first; devices in addition to the
         others.
         """
-
-        def changed(remedies: Sequence[Remedy]) -> Workload:
-            made = self.workload
-            for remedy in remedies:
-                made = remedy.made_in(made)
-            return made
-
         taken: list[Remedy] = []
+        workload = self.workload
         for offer in _offers(self.model, self.workload, self.strategy):
-            taken = [*taken, offer]
-            if self.fits(changed(taken)):
+            taken, workload = [*taken, offer], offer.made_in(workload)
+            if self.fits(*taken):
                 for each in taken[:-1]:
                     without = [remedy for remedy in taken if remedy is not each]
-                    if self.fits(changed(without)):
-                        taken = without
+                    taken = without if self.fits(*without) else taken
                 return tuple(taken)
-            count = self.more_devices(changed(taken), _FEW_TIMES * self.strategy.devices)
-            if count:
-                return (*taken, Remedy("devices", count))
+            if more := self.more_devices(workload, _FEW_TIMES * self.strategy.devices):
+                return (*taken, *more)
         return ()
 
-    def more_devices(self, workload: Workload, most: int) -> int | None:
-        """The least number of devices like these, up to `most`, on which the strategy fits; None where more
-        do not help, and where devices in groups share the work."""
+    def more_devices(self, workload: Workload, most: int) -> list[Remedy]:
+        """The least number of devices like these, up to `most`, on which the strategy fits; [] where more do
+        not help, and where devices in groups share the work."""
         strategy = self.strategy
         stages = strategy.pipeline_parallel == strategy.devices and strategy.interleaved == 1
         if not strategy.sharded or strategy.replicate > 1 or (strategy.sharing > 1 and not stages):
-            return None
-        fixed = self.fixed
+            return []
 
         def fit(count: int) -> bool:
             more = replace(strategy, devices=count, pipeline_parallel=count if stages else 1)
-            return needed(self.model, workload, more, fixed).total <= self.free
+            return needed(self.model, workload, more, self.fixed).total <= self.free
 
         most = min(MOST_DEVICES, most, self.model.layers if stages else most)
         if most <= strategy.devices or not fit(most):
-            return None
-        return bisect_left(range(most), True, strategy.devices + 1, key=fit)
+            return []
+        return [_devices(bisect_left(range(most), True, strategy.devices + 1, key=fit))]
 
 
 def _outcome(row: Row, box: Box, host: int) -> str:
@@ -463,8 +481,8 @@ def workload_words(workload: Workload, devices: int) -> tuple[tuple[str, str], .
     return tuple(part for part in parts if part[1])
 
 
-def _listed(remedies: Sequence[Remedy], last: str) -> str:
-    words = [remedy.text for remedy in remedies]
+def listed(words: Sequence[str], last: str) -> str:
+    """ "checkpointing, batch 1 or 8 devices"."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
@@ -499,8 +517,7 @@ def _notices(found: Plan, workload: Workload) -> Iterator[str]:
         free = box.memory_free_min or 0
         if needed(model, workload, kept, box.fixed(len(box))).total <= free:
             yield "FSDP2 also fits with reshard_after_forward false, which sends at least a quarter less"
-    best = found.best
-    able = next((row for row in rows if row.fits and row.strategy.startable), None)
+    best, able = found.best, found.able
     if box.nodes > 1:
         yield _ADVICE[box.slow]
     elif able is not None and able.name in ("zero3", "fsdp2") and not box.all_direct:
@@ -521,20 +538,6 @@ def _notices(found: Plan, workload: Workload) -> Iterator[str]:
             f"{pipeline.name} fits without the host's memory, for programs that divide a model into "
             "stages (Megatron-LM)"
         )
-    if box.memory_free_min is None:
-        yield "free memory is not known, so no strategy is said to fit"
-
-
-def _shortage(found: Plan) -> Iterator[str]:
-    if found.box.memory_free_min is None or any(row.fits and row.strategy.startable for row in found.rows):
-        return
-    best = found.best
-    yield (
-        f"only {best.name} fits, for programs that divide a model into stages (Megatron-LM)"
-        if best is not None
-        else "nothing fits on these devices"
-    )
-    yield from (f"would fit with {words}" for words in what_would_do(found))
 
 
 _ADVICE = {
@@ -555,31 +558,31 @@ def what_would_do(found: Plan) -> Iterator[str]:
 
     Changes for a pipeline appear only where no startable strategy has any.
     """
-    model, workload, rows = found.model, found.workload, found.rows
-    if isinstance(workload, Serving):
+    rows = found.rows
+    if isinstance(found.workload, Serving):
         yield from [row.change for row in rows if row.change][:1]
         return
     placed = _places(rows)
     preferred = sorted(rows, key=lambda row: placed[row.name])
     startable = [row for row in preferred if row.strategy.startable]
     yield from tuple(_changes(startable)) or _changes(preferred)
-    for row in rows:
-        if row.strategy.offloads and row.margin is not None and row.margin >= 0:
-            host = host_needed(model, workload, row.strategy, found.box.nodes)
-            yield f"{size(host)} of host memory ({row.name})"
+    yield from (f"{row.change} ({row.name})" for row in rows if row.change)
 
 
 def _changes(preferred: Sequence[Row]) -> Iterator[str]:
     """The smallest change of each kind that makes one of the rows fit; if none suffices, several together."""
-    for kind in _CHANGES:
-        offered = [(remedy, row) for row in preferred for remedy in row.remedies if remedy.kind == kind]
+    for field in _ORDER:
+        offered = [(remedy, row) for row in preferred for remedy in row.remedies if remedy.field == field]
         if offered:
             # The largest batch, the fewest devices; other changes have one value.
-            best = max if kind == "batch" else min
+            best = max if field == "batch" else min
             remedy, row = best(offered, key=lambda each: each[0].value)
-            yield f"{remedy.text} ({row.name if row.strategy.startable else 'a pipeline'})"
-    if not any(row.remedies for row in preferred):
-        combined = [row for row in preferred if row.together]
-        if combined:
-            row = min(combined, key=lambda each: len(each.together))
-            yield f"{_listed(row.together, 'and')} ({row.name if row.strategy.startable else 'a pipeline'})"
+            yield _in_a(row, remedy.text)
+    combined = [row for row in preferred if row.together]
+    if combined and not any(row.remedies for row in preferred):
+        row = min(combined, key=lambda each: len(each.together))
+        yield _in_a(row, row.would_fit_with)
+
+
+def _in_a(row: Row, change: str) -> str:
+    return f"{change} ({row.name if row.strategy.startable else 'a pipeline'})"

@@ -173,7 +173,7 @@ def _of_folder(folder: Path, name: str) -> Model:
             raise PlanningError(_nothing_in(folder, name))
         return _stored(stored, name, None)
     try:
-        return _of_config(config, name)
+        return of_config(config, name)
     except PlanningError:
         # No closed form, or several parts: the stored weights give the number where they exist.
         if stored is None:
@@ -249,7 +249,7 @@ def _of_file(path: Path, name: str) -> Model:
     if path.name.endswith((".safetensors", ".index.json")):
         config = path.parent / "config.json"
         return _stored(path, name, _object(config) if config.is_file() else None)
-    return _of_config(path, name)
+    return of_config(path, name)
 
 
 def configuration(place: Path) -> Json:
@@ -264,7 +264,8 @@ def _object(path: Path) -> Json:
     return found
 
 
-def _of_config(path: Path, name: str) -> Model:
+def of_config(path: Path, name: str) -> Model:
+    """The model of a config.json by its closed form. Raises PlanningError."""
     values = _object(path)
     if "weight_map" in values:
         return _stored(path, name, None)

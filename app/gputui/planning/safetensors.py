@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from math import prod
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.others_files import MOST_JSON, NotReadError, beginning, go_on, parse_json
-from gputui.inventory.typed_json import Json
+from gputui.inventory.typed_json import DocumentError, Json, Record, few
 from gputui.planning.model import PlanningError
 
 MOST_SHARDS = 4096
@@ -32,6 +32,32 @@ class Count:
 
     parameters: int
     largest: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    """One tensor in the header of a file: `data_offsets` are its begin and end behind the header."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Metadata:
+    total_parameters: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """The index of a model's files: the file of each tensor."""
+
+    weight_map: dict[str, str]
+    metadata: _Metadata | None = None
+
+
+_INDEX = Record(_Index)
+_TENSOR = Record(_Tensor, shape=few(int, 16))
 
 
 def read_json(path: Path) -> Any:
@@ -74,17 +100,16 @@ def count_index(path: Path) -> Count:
 
     Where shards are missing, the number in its metadata is used. Raises PlanningError.
     """
-    index = read_json(path)
-    names = index.get("weight_map") if isinstance(index, dict) else None
-    if not isinstance(names, dict) or not names or not all(isinstance(name, str) for name in names.values()):
-        raise PlanningError(f"{_name(path)} has no weight_map")
-    shards = sorted(set(names.values()))
-    if len(shards) > MOST_SHARDS or any(Path(name).name != name or "\0" in name for name in shards):
-        raise PlanningError(f"{_name(path)} names files that are not in its folder")
+    try:
+        index = _INDEX.read(read_json(path))
+    except DocumentError as error:
+        raise PlanningError(f"{_name(path)} is no index of a model's files: {error}") from None
+    shards = sorted(set(index.weight_map.values()))
+    if not 0 < len(shards) <= MOST_SHARDS or any(Path(name).name != name or "\0" in name for name in shards):
+        raise PlanningError(f"{_name(path)} names no files, or files that are not in its folder")
     if not all((path.parent / name).is_file() for name in shards):
-        metadata = index.get("metadata")
-        told = metadata.get("total_parameters") if isinstance(metadata, dict) else None
-        if type(told) is not int or not 0 < told < 1 << 60:
+        told = index.metadata.total_parameters if index.metadata is not None else 0
+        if not told:
             raise PlanningError(
                 f"{_name(path)}: the files that it names are not in its folder; give the model's"
                 " config.json, or --parameters N"
@@ -99,43 +124,32 @@ def _count(path: Path, header: Json, room: int) -> Count:
     for name, tensor in header.items():
         if name == "__metadata__":
             continue
-        described = tensor if isinstance(tensor, dict) else {}
-        kind, shape, offsets = (described.get(key) for key in ("dtype", "shape", "data_offsets"))
-        if not _whole(shape) or not _whole(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-            raise PlanningError(
-                f"{_name(path)}: {printable(name[:80])!r} has no shape or no position in the file"
-            )
-        if offsets[1] > room:
-            raise PlanningError(f"{_name(path)} is truncated: {printable(name[:80])!r} ends after the file")
+        where = f"{_name(path)}: {printable(name[:80])!r}"
+        try:
+            found = _TENSOR.read(tensor)
+        except DocumentError as error:
+            raise PlanningError(f"{where} is described wrongly: {error}") from None
+        (start, end), kind = found.data_offsets, found.dtype
+        if not start <= end <= room:
+            raise PlanningError(f"{where} ends after the file, which is truncated")
         if (
             kind in _BUFFER_TYPES
             or name.endswith(_BUFFERS)
-            or (name.endswith(".attn.bias") and len(shape) == 4)
+            or (name.endswith(".attn.bias") and len(found.shape) == 4)
         ):
             continue
-        if not isinstance(kind, str) or kind not in _BITS:
+        if kind not in _BITS:
             raise PlanningError(
-                f"{_name(path)} holds packed weights ({printable(str(kind)[:20])}): give a config.json, or "
+                f"{_name(path)} holds packed weights ({printable(kind[:20])}): give a config.json, or "
                 "--parameters N"
             )
-        number = prod(shape)
-        if number * _BITS[kind] != 8 * (offsets[1] - offsets[0]):
-            raise PlanningError(
-                f"{_name(path)}: the shape of {printable(name[:80])!r} is not that of its bytes"
-            )
+        number = prod(found.shape)
+        if number * _BITS[kind] != 8 * (end - start):
+            raise PlanningError(f"{where} has another shape than its bytes")
         total, largest = total + number, max(largest, number)
     if not total:
         raise PlanningError(f"{_name(path)} holds no parameters")
     return Count(total, largest)
-
-
-def _whole(values: Any) -> TypeGuard[list[int]]:
-    """Whether it is a list of non-negative integers, few enough to be multiplied together."""
-    return (
-        isinstance(values, list)
-        and len(values) <= 16
-        and all(type(value) is int and 0 <= value < 1 << 60 for value in values)
-    )
 
 
 def _name(path: Path) -> str:

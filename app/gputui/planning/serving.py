@@ -31,6 +31,7 @@ class Engine:
                logs show 40 up to 0.13, and 22 since 0.19
     block      tokens of a block of the cache
     layers     whether it divides layers among devices, not heads
+    stages     whether it also puts layers in stages, if an option says so
     context    whether the CUDA context is part of the share
     quantizes  bits of a weight, by the methods with which it quantizes weights that are not quantized yet
     """
@@ -41,6 +42,7 @@ class Engine:
     sampler: int = 0
     block: int = 1
     layers: bool = False
+    stages: bool = False
     context: bool = True
     quantizes: Mapping[str, int] = field(default_factory=dict)
 
@@ -56,8 +58,8 @@ _VLLM_QUANTIZES = {
 _TGI_QUANTIZES = {"fp8": 8, "eetq": 8, "bitsandbytes": 8, "bitsandbytes-nf4": 4, "bitsandbytes-fp4": 4}
 
 ENGINES: dict[str, Engine] = {
-    "vLLM": Engine(0.92, 256, 2048, 32, 16, context=False, quantizes=_VLLM_QUANTIZES),
-    "SGLang": Engine(0.88, quantizes={"fp8": 8, "bitsandbytes": 4}),
+    "vLLM": Engine(0.92, 256, 2048, 32, 16, stages=True, context=False, quantizes=_VLLM_QUANTIZES),
+    "SGLang": Engine(0.88, stages=True, quantizes={"fp8": 8, "bitsandbytes": 4}),
     "Text Generation Inference": Engine(0.95, 128, 4096, quantizes=_TGI_QUANTIZES),
     "llama.cpp": Engine(0, 512, 512, 4, layers=True),
 }
@@ -157,7 +159,8 @@ class Serving:
         def divides(tensor: int, stages: int) -> bool:
             if self.of.layers:
                 return tensor == 1
-            usual = stages in (1, count // tensor) if self.pipeline is None else stages == self.pipeline
+            most = count // tensor if self.of.stages or self.of.layers else 1
+            usual = stages in (1, most) if self.pipeline is None else stages == self.pipeline
             heads = model.heads % tensor == 0 and 0 in (kv % tensor, tensor % kv)
             return usual and heads and self.tensor in (None, tensor)
 
@@ -252,11 +255,11 @@ def outside_torch(serving: Serving, box: Box, devices: int) -> int:
     return _OUTSIDE + (nccl if box.all_direct else min(nccl, _PCIE))
 
 
-def served(serving: Serving, context: int | None = None) -> str:
-    """What a command says about its server, on one line; `context` replaces its own."""
+def served(serving: Serving) -> str:
+    """What a command says about its server, on one line."""
     parts = (
         (serving.taken, f"{serving.taken:.0%} of each device"),
-        (context or serving.context, f"context {context or serving.context}"),
+        (serving.context, f"context {serving.context}"),
         (serving.cache_type, f"cache {printable(serving.cache_type[:20])}"),
         (serving.adapters, f"{counted(serving.adapters, 'LoRA adapter')} with rank {serving.rank}"),
         (serving.weight_bits, f"weights in {serving.weight_bits} bits"),

@@ -118,13 +118,19 @@ def _notices(model: Model, serving: Serving) -> Iterator[str]:
             "the peak of a forward pass, with sampling, is estimated: it depends on vLLM's version; CUDA"
             " graphs, which versions up to 0.20 keep outside the share, are not counted"
         )
+    yield from unquantized(model, serving)
+    if model.max_positions and serving.tokens(model) > model.max_positions:
+        yield f"the context is longer than the {model.max_positions} positions that the model was made for"
+    if model.cache is not None and model.cache.layers + model.cache.sliding < model.layers:
+        yield "layers without a KV cache (linear attention, Mamba) keep a state, which is not counted"
+
+
+def unquantized(model: Model, serving: Serving) -> Iterator[str]:
+    """Yield the note that the method of the command is for weights that are quantized already, and these are
+    not."""
     if serving.quantization and not (model.bits or serving.weight_bits):
         method, able = printable(serving.quantization[:40]), ", ".join(serving.of.quantizes)
         yield (
             f"{method} is not counted: the model does not say that its weights are quantized, and"
             f" {serving.engine} itself quantizes with {able} only"
         )
-    if model.max_positions and serving.tokens(model) > model.max_positions:
-        yield f"the context is longer than the {model.max_positions} positions that the model was made for"
-    if model.cache is not None and model.cache.layers + model.cache.sliding < model.layers:
-        yield "layers without a KV cache (linear attention, Mamba) keep a state, which is not counted"

@@ -59,19 +59,17 @@ class Strategy:
 
     @property
     def name(self) -> str:
-        if self.kind == "serve":
-            sizes = (("tp", self.tensor_parallel), ("pp", self.pipeline_parallel))
-            return "-".join(f"{word}{number}" for word, number in sizes if number > 1) or "single"
         if self.replicate > 1:
             return "hsdp"
-        parts = [f"tp{self.tensor_parallel}"] if self.tensor_parallel > 1 else []
-        if self.context_parallel > 1:
-            parts += [f"{'sp' if self.deepspeed else 'cp'}{self.context_parallel}"]
+        sequence = "sp" if self.deepspeed else "cp"
+        sizes = {"tp": self.tensor_parallel, sequence: self.context_parallel, "pp": self.pipeline_parallel}
+        parts = [f"{word}{size}" for word, size in sizes.items() if size > 1]
+        if self.interleaved > 1:
+            parts[-1] += f"x{self.interleaved}"
         if self.kind == "pp":
-            times = f"x{self.interleaved}" if self.interleaved > 1 else ""
-            parts += [f"pp{self.pipeline_parallel}{times}", *(["zero1"] if self.replicas > 1 else [])]
-        else:
-            parts += [self.kind]
+            parts += ["zero1"] if self.replicas > 1 else []
+        elif self.kind != "serve" or not parts:
+            parts += [self.kind if self.kind != "serve" else "single"]
         return "-".join(parts)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gputui.checking.trained_model import planned_for, refuse_for_server, workload_of
@@ -19,7 +19,13 @@ from gputui.planning.workload import OPTIMIZERS, PRECISIONS, Workload, said_of
 from gputui.tui.app_state import NO_DEVICES, AppState
 from gputui.tui.cycle import following
 
-_RANKS = (0, 8, 16, 32, 64, 128)
+CHOICES: Mapping[str, Sequence[object]] = {
+    "precision": PRECISIONS,
+    "optimizer": tuple(OPTIMIZERS),
+    "checkpointing": (False, True),
+    "lora": (0, 8, 16, 32, 64, 128),
+}
+"""The usual values of fields of the workload."""
 _MOST_BATCH = 1 << 16
 
 
@@ -53,7 +59,7 @@ class PlanRequest:
         """The workload to plan. Raises PlanningError for an invalid one."""
         return workload_of(self.training, self.model, self.given)
 
-    def planned(self, model: Model) -> Workload | Serving:
+    def planned(self, model: Model | None) -> Workload | Serving:
         """What the command does with the model. Raises PlanningError."""
         return planned_for(self.training, model, self.given)
 
@@ -63,28 +69,14 @@ class PlanRequest:
             refuse_for_server(changed)
         return replace(self, given={**self.given, **changed})
 
-    def as_said(self) -> PlanRequest:
-        """The request as the command states it, for the same model."""
-        return replace(self, given={}, count=None)
-
     def batch(self, more: bool) -> PlanRequest:
         """Twice the batch, or half of it."""
         now = self.workload.batch
         return self.having(batch=min(_MOST_BATCH, 2 * now) if more else max(1, now // 2))
 
-    def next_precision(self) -> PlanRequest:
-        return self.having(precision=following(PRECISIONS, self.workload.precision))
-
-    def next_optimizer(self) -> PlanRequest:
-        return self.having(optimizer=following(OPTIMIZERS, self.workload.optimizer))
-
-    def other_checkpointing(self) -> PlanRequest:
-        return self.having(checkpointing=not self.workload.checkpointing)
-
-    def next_rank(self) -> PlanRequest:
-        """The request with LoRA of the next usual rank; the last rank is followed by none."""
-        now = self.workload.lora
-        return self.having(lora=next((rank for rank in _RANKS if rank > now), 0))
+    def next(self, field: str) -> PlanRequest:
+        """The request with the next of the usual values of a field of the workload."""
+        return self.having(**{field: following(CHOICES[field], getattr(self.workload, field))})
 
 
 def request_of(training: Training) -> PlanRequest:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputui.inventory.formatting import printable, size
+from gputui.inventory.formatting import devices_text, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.launch_options import LaunchOptions, OptionError, with_home
 from gputui.tui.actions import key_of
@@ -137,17 +137,13 @@ class PlanController:
         app_state = self._view.app_state
         there = app_state.box.by_key
         if found is None:
-            several = f"the {free} free devices are" if free != 1 else "the one free device is"
-            words = f"{several} not enough" if free else "no device is free"
+            words = f"not enough: {devices_text(free)} free" if free else "no device is free"
             self._view.show_message(f"{words}: {self._key} shows what is enough", "warn")
         elif any(device.key not in there for device in found.devices):
             self._view.show_message("a device is no longer present: ask again", "warn")
         else:
             self._view.set_app_state(app_state.with_devices(tuple(device.key for device in found.devices)))
-            number = len(found.devices)
-            enough = "1 device is enough" if number == 1 else f"{number} devices are enough"
-            each = "" if number == 1 else " of each"
-            self._view.show_message(f"{enough}: {found.strategy.name} needs {size(found.needed)}{each}")
+            self._view.show_message(f"enough: {found.words}")
         self._view.redraw_page()
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from gputui.inventory.formatting import counted, is_digits, printable
 from gputui.inventory.light_dataclasses import replace
-from gputui.launching.compose import launcher_of
+from gputui.launching.compose import launcher_of, refusal
 from gputui.launching.launch_options import AUTO
 from gputui.launching.planned import FilesDifferError, Prepared, prepared, write
 from gputui.planning.devices import Candidates, PlannedDevices
-from gputui.planning.files import RecipeError, recipe_of
+from gputui.planning.files import FOLDER, RecipeError, recipe_of
 from gputui.planning.model import PlanningError
 from gputui.planning.plan import Plan, Row
 from gputui.system.files import NoHomeError, state_folder
@@ -36,25 +36,12 @@ from gputui.tui.views.text import Line
 if TYPE_CHECKING:
     from gputui.tui.controllers.plan import PlanController
 
-FOLDER = "gputui-plan"
-"""The folder for the files, in the job's directory: its relative paths begin there, and users look there."""
-
 _SMALL = 20
 """Lines of the body below which only the number of the devices is shown."""
 _LEAST_ROWS, _LEAST_DETAIL = 3, 7
 """The least lines of the table and of the strategy at the cursor; the table comes first."""
 _AIRY = 32
 """Lines of the body from which its parts are separated by blank lines."""
-
-_CHANGES: dict[str, Callable[[PlanRequest], PlanRequest]] = {
-    "more": lambda request: request.batch(more=True),
-    "less": lambda request: request.batch(more=False),
-    "precision": PlanRequest.next_precision,
-    "optimizer": PlanRequest.next_optimizer,
-    "checkpointing": PlanRequest.other_checkpointing,
-    "rank": PlanRequest.next_rank,
-    "as_said": PlanRequest.as_said,
-}
 
 
 class PlanScreen(ListPage):
@@ -68,20 +55,20 @@ class PlanScreen(ListPage):
         shown("e", "model", "model", about="Name the model: a path, a hub id, a size"),
         shown("n", "count", "devices", about="Type the number of devices; auto: as many as it needs"),
         # What the line above the strategies shows with its key is not named again in the last line.
-        hidden("plus,equals_sign", "change('more')", "Twice the batch"),
-        hidden("minus", "change('less')", "Half the batch"),
+        hidden("plus,equals_sign", "batch(True)", "Twice the batch"),
+        hidden("minus", "batch(False)", "Half the batch"),
         hidden("right", "step(1)", "One device more"),
         hidden("left", "step(-1)", "One device fewer"),
         worded("sequence", "type('sequence')", "sequence", "Type the length of a sequence"),
         worded("precision", "change('precision')", "precision", "Next precision"),
         worded("optimizer", "change('optimizer')", "optimizer", "Next optimizer"),
         worded("checkpointing", "change('checkpointing')", "checkpointing", "Activation checkpointing"),
-        worded("lora", "change('rank')", "lora", "Next LoRA rank, or none"),
+        worded("lora", "change('lora')", "lora", "Next LoRA rank, or none"),
         worded("batch", "type('batch')", "batch", "Type the batch"),
         worded(
             "accumulation", "type('accumulation')", "accumulation", "Type the steps of gradient accumulation"
         ),
-        shown("x", "change('as_said')", "as in the command", about="Back to what the command says"),
+        shown("x", "default", "as in the command", about="Back to what the command says"),
     ]
 
     def __init__(self, view: MainView, controller: PlanController) -> None:
@@ -90,6 +77,7 @@ class PlanScreen(ListPage):
         self._moved = False
         self._found: PlannedDevices | str = ""
         self._found_for: object = None
+        self._refused = ""
         self._plan: Plan | None = None
         self._problem = ""
 
@@ -117,6 +105,7 @@ class PlanScreen(ListPage):
         )
         if found_for != self._found_for:
             self._found, self._found_for = devices_for(app_state, request.count), found_for
+            self._refused = self._why_refused()
         elif isinstance(self._found, PlannedDevices) and not self._found.in_use:
             self._found = self._found.within(app_state.snapshot)
         self._plan, self._problem = None, ""
@@ -127,16 +116,23 @@ class PlanScreen(ListPage):
         except PlanningError as error:
             self._problem = str(error)
 
+    def _why_refused(self) -> str:
+        """Why the command, as it is, cannot be started on as many devices; "" where it can."""
+        app_state, found = self.view.app_state, self._found
+        if isinstance(found, str):
+            return ""
+        options, host = app_state.options, app_state.host_environment
+        return refusal(options, len(found.devices), app_state.environ, host, intent=app_state.intent) or ""
+
     def item_keys(self) -> Sequence[Hashable]:
         self._make()
         return [row.name for row in self._plan.rows] if self._plan else []
 
     def follow(self) -> None:
         if not self._moved:
-            rows = self._plan.rows if self._plan else ()
+            able = self._plan.able if self._plan else None
             # Enter starts it: where links are slow, a pipeline can stand above it.
-            first = next((place for place, row in enumerate(rows) if row.strategy.startable), 0)
-            self.cursor, self.key = first if rows and rows[first].fits else 0, None
+            self.cursor, self.key = self._plan.rows.index(able) if self._plan and able else 0, None
         super().follow()
 
     def go_to(self, place: int) -> None:
@@ -154,16 +150,17 @@ class PlanScreen(ListPage):
     def lines(self, width: int, height: int) -> list[Line]:
         request, found, made = self._request, self._found, self._plan
         head = [view_of_plan.heading(request, width)]
+        if made is not None and isinstance(found, PlannedDevices):
+            head += view_of_plan.answered(made, found, width)
         if isinstance(found, PlannedDevices) and height >= _SMALL:
             head.append(view_of_plan.where(self.view.app_state, made, found, width))
         count = self.view.app_state.intent.count
         head += view_of_plan.settings(request, found, width)
-        head += view_of_plan.doubts(request, found, count, width)
+        head += view_of_plan.doubts(request, found, count, self._refused, width)
         row = self._row
         if made is None or row is None:
             busy = self._controller.reading
             return [*head, *view_of_plan.missing(request, found, busy or "", self._problem, width)][:height]
-        head += view_of_plan.nothing_fits(made, width)
         between: list[Line] = [((" ", ""),)] if height >= _AIRY else []
         head += between
         columns = view_of_plan.columns_of(made, width)
@@ -171,24 +168,23 @@ class PlanScreen(ListPage):
         listing = view_of_plan.rows(made, columns, width)
         room = max(_LEAST_ROWS, min(len(listing), height - len(head) - _LEAST_DETAIL))
         visible = self.window(listing, range(len(listing)), room, above=len(head))
-        starts, problem = self._start_of(row)
         below = len(listing) - self.top - len(visible)
         left = height - len(head) - len(visible) - len(between)
-        detail = view_of_plan.detail(row, made, starts, problem, below, width, left)
+        detail = view_of_plan.detail(row, made, self._start_of(row), below, width, left)
         return [*head, *visible, *between, *detail][:height]
 
-    def _start_of(self, row: Row) -> tuple[tuple[str, ...], str]:
+    def _start_of(self, row: Row) -> tuple[str, ...]:
         """The effect of Enter on a row, and notes beyond its files; or why Enter can do nothing."""
         if row.serving is not None:
-            return ("selects its devices for the command",), ""
+            return ("selects its devices for the command",)
         try:
             made = self._prepared(row)
         except RecipeError as error:
-            return (), str(error)
+            return (str(error),)
         files = _written(made.texts)
         launcher = launcher_of(made.options).name
         first = f"starts it with {launcher}" + (f" and {files}" if files else ", without a file")
-        return (first, *made.notes), ""
+        return first, *made.notes
 
     # Key actions
 
@@ -200,11 +196,20 @@ class PlanScreen(ListPage):
         self._controller.request = request
         self.draw()
 
-    def action_change(self, name: str) -> None:
+    def _changed(self, change: Callable[[PlanRequest], PlanRequest]) -> None:
         try:
-            self._set(_CHANGES[name](self._request))
+            self._set(change(self._request))
         except PlanningError as error:
             self.show_message(str(error))
+
+    def action_batch(self, more: bool) -> None:
+        self._changed(lambda request: request.batch(more))
+
+    def action_change(self, field: str) -> None:
+        self._changed(lambda request: request.next(field))
+
+    def action_default(self) -> None:
+        self._set(replace(self._request, given={}, count=None))
 
     def action_step(self, by: int) -> None:
         """Change to the next larger or smaller number of devices that can work together."""
@@ -230,9 +235,8 @@ class PlanScreen(ListPage):
         def error_in(line: str) -> str | None:
             return None if "\0" not in line else "no name"
 
-        def answered(line: str | None) -> None:
-            if line and line.strip():
-                self._controller.read_model(line.strip(), self.view.redraw_page)
+        def answered(line: str) -> None:
+            self._controller.read_model(line, self.view.redraw_page)
             self.draw()
 
         example = "a folder, a config.json, a cached hub id, or a size: 8B"
@@ -244,12 +248,8 @@ class PlanScreen(ListPage):
         def having(line: str) -> PlanRequest:
             return self._request.having(**{name: _whole(line)})
 
-        def answered(line: str | None) -> None:
-            if line and line.strip():
-                self._set(having(line))
-
         now = str(getattr(self._request.workload, name))
-        self._ask(name, now, lambda line: having(line).workload, answered)
+        self._ask(name, now, lambda line: having(line).workload, lambda line: self._set(having(line)))
 
     def action_count(self) -> None:
         """Type the number of devices, or request as many as the model needs."""
@@ -260,10 +260,10 @@ class PlanScreen(ListPage):
                 return None if line.strip() == "auto" else "a number, or auto"
             return None if 1 <= _whole(line) <= most else f"from 1 to {most}, or auto"
 
-        def answered(line: str | None) -> None:
-            if line and line.strip() == "auto":
+        def answered(line: str) -> None:
+            if line == "auto":
                 self._fewest()
-            elif line and line.strip():
+            else:
                 self._set(replace(self._request, count=_whole(line)))
 
         prompt = "how many devices?  4, or auto: as many as the model needs"
@@ -274,10 +274,16 @@ class PlanScreen(ListPage):
         prompt: str,
         value: str,
         check: Callable[[str], object],
-        answered: Callable[[str | None], None],
+        answered: Callable[[str], None],
         example: str = "",
     ) -> None:
-        self.app.push_screen(LineScreen(prompt, value, example, check, replaces=True), answered)
+        """Ask for a line; an empty one changes nothing."""
+
+        def given(line: str | None) -> None:
+            if line and line.strip():
+                answered(line.strip())
+
+        self.app.push_screen(LineScreen(prompt, value, example, check, replaces=True), given)
 
     def _fewest(self) -> None:
         """Plan for the fewest devices that hold the model; show a message where no number is enough."""
@@ -332,15 +338,14 @@ class PlanScreen(ListPage):
     def _ask_for_folder(self, row: Row, found: PlannedDevices, known: tuple[str, ...], why: str) -> None:
         """Ask for another folder where the job's directory cannot be written."""
 
-        def answered(folder: str | None) -> None:
-            if folder and folder.strip():
-                self._write(self._prepared(row, folder.strip()), row, found, known)
+        def answered(folder: str) -> None:
+            self._write(self._prepared(row, folder), row, found, known)
 
         prompt = f"{FOLDER}: {why}. Another folder for the files?"
         elsewhere = ""
         with contextlib.suppress(NoHomeError):
             elsewhere = str(state_folder(self.view.app_state.environ) / "plans")
-        self.app.push_screen(LineScreen(prompt, elsewhere), answered)
+        self._ask(prompt, elsewhere, lambda line: None, answered)
 
     def _start(self, made: Prepared, row: Row, found: PlannedDevices) -> None:
         """Put the plan and its devices on the launch line of the main screen."""

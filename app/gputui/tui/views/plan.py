@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
 from gputui.inventory.formatting import UNKNOWN, devices_text, printable, size
 from gputui.launching.intent import DeviceCount
+from gputui.planning.answer import answer, device_words, work_words
 from gputui.planning.devices import PlannedDevices
 from gputui.planning.memory import Bytes
-from gputui.planning.plan import Plan, Row, workload_words
-from gputui.planning.serving import served
+from gputui.planning.plan import Plan, Row
 from gputui.tui.app_state import AppState
 from gputui.tui.plan_request import PlanRequest
 from gputui.tui.views.selection import runs
@@ -32,15 +32,12 @@ _NAME, _VERDICT, _NUMBER = 13, 12, 8
 _LEAST_BAR, _MOST_BAR = 8, 60
 _SPEEDS_FROM, _WHY_FROM = 76, 150
 """Widths from which a row shows what it sends, and why."""
-_OVER = 0.72
-"""The share of a bar up to the free memory where not everything fits."""
 
 
 class Columns(NamedTuple):
-    """Cells of a row's parts: the bar, the bar up to the free memory, and the text after the numbers."""
+    """Cells of a row's parts: the bar, which represents the free memory, and the text after the numbers."""
 
     bar: int
-    limit: int
     speeds: bool
     why: int
 
@@ -51,10 +48,7 @@ def columns_of(plan: Plan, width: int) -> Columns:
     # The marks, gaps of two cells, the name, the need, the verdict; two numbers.
     taken = 3 + _NAME + 2 + 2 + 7 + 2 + _VERDICT + (2 * (_NUMBER + 1) if speeds else 0) + 1
     bar = min(_MOST_BAR, max(_LEAST_BAR, width - taken))
-    free = plan.box.memory_free_min
-    over = free is None or any(row.bytes.total > free for row in plan.rows)
-    why = width - taken - bar - 2
-    return Columns(bar, round(bar * _OVER) if over else bar, speeds, why if width >= _WHY_FROM else 0)
+    return Columns(bar, speeds, width - taken - bar - 2 if width >= _WHY_FROM else 0)
 
 
 def heading(request: PlanRequest, width: int) -> Line:
@@ -70,11 +64,8 @@ def settings(request: PlanRequest, found: PlannedDevices | str, width: int) -> l
     Parts that were given explicitly stand out."""
     devices = f"{UNKNOWN} devices" if isinstance(found, str) else devices_text(len(found.devices))
     items = [("←→", devices, request.count is not None)]
-    if request.training.serving is not None:
-        items.append(("", served(request.training.serving, request.given.get("sequence")), True))
-    else:
-        words = workload_words(request.workload, 0 if isinstance(found, str) else len(found.devices))
-        items += [("+-" if name == "batch" else "", text, name in request.said) for name, text in words]
+    words = work_words(request.planned(request.model), 0 if isinstance(found, str) else len(found.devices))
+    items += [("+-" if name == "batch" else "", text, name in request.said) for name, text in words]
     return flow(
         [((key, "key"), (f" {text}" if key else text, "strong" if own else "")) for key, text, own in items],
         width,
@@ -88,12 +79,7 @@ def where(app_state: AppState, plan: Plan | None, found: PlannedDevices, width: 
     texts = [f" {name} {labels}: {found.how}"]
     if found.in_use:
         texts.append(f"{runs(app_state, found.in_use)} in use now")
-    if plan is not None:
-        texts.append(plan.box.free_words)
-        ring = plan.box.slowest([range(len(plan.box))])
-        speed = "" if ring is None else f" {ring:.0f} GB/s{' measured' if plan.box.measured else ''}"
-        texts += [f"{plan.box.link_words}{speed}"] if len(plan.box) > 1 else []
-    texts.append(found.names)
+    texts += device_words(plan, found) if plan is not None else ()
     style = "dim" if found.how in ("selected", "free") else "warn"
     while len(texts) > 1 and cells_of(" · ".join(texts)) > width:
         texts.pop()
@@ -104,9 +90,7 @@ def table_heading(plan: Plan, columns: Columns, width: int) -> Line:
     """The names of the columns; the text for free memory ends where free memory ends in the bars."""
     free = plan.box.memory_free_min
     text = "" if free is None else f"{size(free)} free▕"
-    if cells_of(text) > columns.limit:
-        text = ""
-    bar = fit(fit(text, columns.limit, right=True), columns.bar)
+    bar = fit(text if cells_of(text) <= columns.bar else "", columns.bar, right=True)
     words = f"   {fit('STRATEGY', _NAME)}  {bar}  {fit('TOTAL', 7, right=True)}  {fit('ROOM', _VERDICT)}"
     if columns.speeds:
         words += f" {fit('SENT', _NUMBER, right=True)} {fit('TIME', _NUMBER, right=True)}"
@@ -115,74 +99,63 @@ def table_heading(plan: Plan, columns: Columns, width: int) -> Line:
 
 def rows(plan: Plan, columns: Columns, width: int) -> list[Line]:
     """A line for each strategy."""
-    free = plan.box.memory_free_min
-    scale = free or max((row.bytes.total for row in plan.rows), default=1)
-    return [clip(_row(row, scale, free, columns), width) for row in plan.rows]
-
-
-def _row(row: Row, scale: int, free: int | None, columns: Columns) -> Line:
-    sign, words, style = verdict_of(row)
-    tone = "dim" if row.fits is False else ""
-    spans: list[Span] = [
-        (f" {sign} ", style),
-        (f"{fit(row.name, _NAME)}  ", "strong" if row.fits else tone),
-        *stacked(row.bytes, scale, columns.bar, columns.limit, free is not None),
-        (f"  {fit(size(row.bytes.total), 7, right=True)}  ", tone),
-        (fit(words, _VERDICT), style if not row.fits or row.tight else tone),
-    ]
-    if columns.speeds:
-        spans += [
-            (f" {fit(row.traffic.amount, _NUMBER, right=True)}", tone),
-            (f" {fit(row.traffic.time, _NUMBER, right=True)}", tone),
+    scale = plan.box.memory_free_min or max((row.bytes.total for row in plan.rows), default=1)
+    lines = []
+    for row in plan.rows:
+        sign, words, style = verdict_of(row)
+        tone = "dim" if row.fits is False else ""
+        spans: list[Span] = [
+            (f" {sign} ", style),
+            (f"{fit(row.name, _NAME)}  ", "strong" if row.fits else tone),
+            *stacked(row.bytes, scale, columns.bar),
+            (f"  {fit(size(row.bytes.total), 7, right=True)}  ", tone),
+            (fit(words, _VERDICT), style if not row.fits or row.tight else tone),
         ]
-    if columns.why > 20:
-        helps = f"would fit with {row.would_fit_with}" if row.would_fit_with else row.outcome
-        spans.append((f"  {fit(row.what if row.fits else helps, columns.why)}", "dim"))
-    return tuple(spans)
+        if columns.speeds:
+            numbers = row.traffic.amount, row.traffic.time
+            spans += [(f" {fit(number, _NUMBER, right=True)}", tone) for number in numbers]
+        if columns.why > 20:
+            spans.append((f"  {fit(row.why, columns.why)}", "dim"))
+        lines.append(clip(tuple(spans), width))
+    return lines
 
 
 def verdict_of(row: Row) -> tuple[str, str, str]:
     """A sign, words and a style for whether a strategy fits."""
     if row.fits is None or row.margin is None:
         return "?", "unknown", "unknown"
+    if row.tight:
+        return "!", f"{size(row.margin)} tight", "warn"
     if row.fits:
-        left = f"{size(row.margin)} left"
-        return ("!", f"{size(row.margin)} tight", "warn") if row.tight else ("✓", left, "free")
+        return "✓", f"{size(row.margin)} left", "free"
     return "✗", "host memory" if row.margin >= 0 else f"{size(-row.margin)} over", "busy"
 
 
-def stacked(parts: Bytes, scale: int, width: int, limit: int, marked: bool) -> list[Span]:
-    """The parts as one bar of `width` cells, of which `limit` cells represent `scale` bytes.
-
-    `marked`: the end of these cells has a mark. A bar that is too long ends in "»".
-    """
+def stacked(parts: Bytes, scale: int, width: int) -> list[Span]:
+    """The parts as one bar of `width` cells, which represent `scale` bytes. A bar that is too long ends in
+    "»"."""
     amounts = [(getattr(parts, name), sign, style) for name, sign, style in PARTS]
     cells: list[tuple[str, str]] = []
     reached = 0
     for amount, sign, style in amounts:
         reached += amount
         # Computed from the end of each part, so that rounding errors do not add up.
-        end = min(width + 1, round(reached * limit / scale)) if scale > 0 else 0
+        end = min(width + 1, round(reached * width / scale)) if scale > 0 else 0
         cells += [(sign, style)] * (end - len(cells))
     if parts.total and not cells:
         cells = [("▏", "load")]
     if len(cells) > width:
         cells = [*cells[: width - 1], ("»", "busy")]
-    cells += [("░" if place < limit else " ", "rest") for place in range(len(cells), width)]
-    if marked and limit < width and cells[limit][0] == " ":
-        cells[limit] = ("▏", "rest")
+    cells += [("░", "rest")] * (width - len(cells))
     runs_of_one = groupby(cells, key=lambda cell: cell[1])
     return [("".join(sign for sign, _ in run), style) for style, run in runs_of_one]
 
 
-def detail(
-    row: Row, plan: Plan, starts: Sequence[str], problem: str, below: int, width: int, height: int
-) -> list[Line]:
+def detail(row: Row, plan: Plan, starts: Sequence[str], below: int, width: int, height: int) -> list[Line]:
     """The strategy at the cursor in `height` lines: its parts, the reason, how it is started, notices.
 
-    starts   the effect of Enter, and notes that the files cannot contain
-    problem  why Enter can do nothing
-    below    how many strategies are below the visible ones
+    starts  the effect of Enter, or why it can do nothing; notes that the files cannot contain
+    below   how many strategies are below the visible ones
     """
     more = f"▼ {below}  " if below > 0 else ""
     parts = [
@@ -192,14 +165,10 @@ def detail(
     ]
     blocks = [
         flow(parts, width),
-        told_lines(f"{row.what}; {row.outcome}", "" if row.fits else "warn", width),
+        told_lines(row.reason, "" if row.fits else "warn", width),
+        hanging(((" ⏎ ", ""), (starts[0], "")), width),
     ]
-    if problem:
-        blocks.append(hanging(((" ⏎ ", "dim"), (problem, "dim")), width))
-    blocks += [hanging(((" ⏎ ", ""), (text, "")), width) for text in starts[:1]]
-    # If nothing fits, that is already above the table.
-    notices = [text for text in plan.notices if text not in plan.shortage]
-    blocks += [hanging(((" · ", "dim"), (text, "dim")), width) for text in (*starts[1:], *notices)]
+    blocks += [hanging(((" · ", "dim"), (text, "dim")), width) for text in (*starts[1:], *plan.notices)]
     per_step = "" if row.serving is not None else "; SENT and TIME per step"
     lines = [title(row.name, width, f"{more}GiB of each device{per_step}")]
     for place, block in enumerate(blocks):
@@ -211,17 +180,21 @@ def detail(
 
 
 def doubts(
-    request: PlanRequest, found: PlannedDevices | str, count: DeviceCount | None, width: int
+    request: PlanRequest, found: PlannedDevices | str, count: DeviceCount | None, refused: str, width: int
 ) -> list[Line]:
     """What the plan does not know of the command, and that it is for other devices than these."""
-    serves = request.training.serving is not None
-    differs = () if count is None or serves or isinstance(found, str) else count.beside(len(found.devices))
-    return [clip(((f" {text}", "warn"),), width) for text in (*differs, *request.training.doubts)]
+    differs: Iterable[str] = ()
+    if request.training.serving is None and refused:
+        differs = (f"as it is, the command is refused: {refused}",)
+    elif request.training.serving is None and count is not None and not isinstance(found, str):
+        differs = count.beside(len(found.devices))
+    texts = (*differs, *request.training.doubts)
+    return [line for text in texts for line in told_lines(text, "warn", width)]
 
 
-def nothing_fits(plan: Plan, width: int) -> list[Line]:
-    """If nothing that can be started fits, what would; [] where something fits, or that is unknown."""
-    return told_lines("; ".join(plan.shortage), "warn", width)[:2] if plan.shortage else []
+def answered(plan: Plan, found: PlannedDevices, width: int) -> list[Line]:
+    """Which strategy to use; where none can be, what would help."""
+    return told_lines(answer(plan, found), "strong" if plan.able else "warn", width)[:2]
 
 
 def missing(
