@@ -86,9 +86,9 @@ def test_a_block_keeps_for_each_token_what_it_kept_on_an_h200(
     autocast, without the copies of the weights."""
     depth = "n_layer" if "n_embd" in fields or kind == "bloom" else "num_hidden_layers"
     made = [model(kind, **fields, **{depth: number}) for number in (2, 3)]
-    for compute, measured in (("bf16", bf16), ("autocast", autocast), ("fp32", fp32)):
-        two, three = (each.saved_by(compute).bytes(2048, 1024) for each in made)
-        assert (three - two) / 2048 == pytest.approx(measured, rel=0.07), compute
+    two, three = ([saved.bytes(2048, 1024) / 2048 for saved in each.saved] for each in made)
+    kept = [more - less for less, more in zip(two, three, strict=True)]
+    assert kept == pytest.approx([bf16, autocast, fp32], rel=0.07)
 
 
 @pytest.mark.parametrize(
