@@ -53,7 +53,7 @@ class WithJobs:
     ) -> None:
         self._early = early
         self.label = source.label
-        self.past = getattr(source, "past", None)
+        self.simulated = getattr(source, "simulated", None)
         self._source, self._environ = source, environ
         self._folder: Path | None = None
         self._user = own_name()

@@ -18,7 +18,7 @@ from gputui.tui.main_view import MainView
 if TYPE_CHECKING:
     from gputui.allocating.settings import HostSettings
     from gputui.checking.measurement import Measured
-    from gputui.sources.sampler import Past
+    from gputui.sources.simulated.source import SimulatedSource
     from gputui.tui.controllers.nodes import Nodes
     from gputui.tui.controllers.slurm_nodes import SlurmNodes
     from gputui.tui.controllers.timelines import TimelineController
@@ -124,16 +124,16 @@ class PageController:
 
         self._view.open(TimelinesScreen(self._view, timelines))
 
-    def open_usage(self, past: Past | None) -> None:
-        """Open the page of usage; `past` has that of a simulated box."""
+    def open_usage(self, simulated: SimulatedSource | None) -> None:
+        """Open the page of usage: that of the simulated box, if it is one."""
         label = self._view.app_state.label
-        if label and past is None:
+        if label and simulated is None:
             self._view.show_message(f"{label}: its usage is not recorded", "warn")
             return
         from gputui.timeline.usage import of_past
         from gputui.tui.screens.usage import UsageScreen
 
-        demo = None if past is None else lambda: of_past(past())
+        demo = None if simulated is None else lambda: of_past(simulated.past())
         self._view.open(UsageScreen(self._view, self._environ, demo))
 
     def open_launch_page(self) -> None:
@@ -162,7 +162,7 @@ class PageController:
     def open_queue(self) -> None:
         from gputui.tui.screens.queue import QueueScreen
 
-        self._view.open(QueueScreen(self._view, self._environ))
+        self._view.open(QueueScreen(self._view, self._jobs))
 
     def open_export(self) -> None:
         if self._undecided():

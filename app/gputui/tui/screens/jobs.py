@@ -12,7 +12,7 @@ from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.log_screen import Tail
 from gputui.jobs.source import place, was_started_on
-from gputui.jobs.stop import GRACE, stop
+from gputui.jobs.stop import GRACE
 from gputui.jobs.store import Stored, forget, stored
 from gputui.tui.background import in_background
 from gputui.tui.controllers.jobs import JobsController
@@ -104,9 +104,13 @@ class JobsPage(ListPage):
         follows = "f: follow" if self._back else "" if job.over else "following"
         return [*lines, title(f"log of {job.address}", width, follows), *tail]
 
+    def stoppable(self) -> Job | None:
+        """The job that can be stopped; as `actionable`."""
+        return self.actionable()
+
     def action_stop(self) -> None:
         """Stop the job, once the user says yes: it may have run for days."""
-        job = self.actionable()
+        job = self.stoppable()
         if job is None:
             return
         if job.over:
@@ -213,6 +217,9 @@ class JobsScreen(JobsPage):
         """The job under the cursor if it belongs to a demo's box, otherwise None."""
         job, demo = self.job, self.view.app_state.demo
         return job if demo is not None and job is not None and job.id not in self._records else None
+
+    def stoppable(self) -> Job | None:
+        return self._example() or self.actionable()
 
     def head(self, width: int) -> Line:
         unreadable = 0 if self.view.app_state.label else len(self._stored.unreadable)
@@ -329,18 +336,8 @@ class JobsScreen(JobsPage):
         self.show_message(f"stopping {job.id} …", passing=True)
         app = self.app
 
-        def work() -> None:
-            # This takes as long as the job takes to end, and the page may be closed by then.
-            try:
-                stopped = stop(job)
-                # The next reading says that the job was stopped, where it has this machine's jobs.
-                said = stopped.job.over and not stopped.job.killed and not self.view.app_state.label
-                message = "" if said else stopped.message
-            except JobError as error:
-                message = str(error)
-            app.call_later(self.show_message, message)
-
-        in_background("stop a job", work)
+        # This takes as long as the job takes to end, and the page may be closed by then.
+        in_background("stop a job", lambda: app.call_later(self.show_message, self._controller.stop(job)))
 
     def action_forget(self) -> None:
         """Remove the job, once the user says yes: its log is removed too."""

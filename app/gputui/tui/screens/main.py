@@ -122,7 +122,7 @@ class MainScreen(Screen[None]):
             sampler, environ, not app_state.label, lambda store: self.post_message(PastFound(store))
         )
         self.reruns = LaunchController(self, sampler, environ, clock, write, end_without_terminal)
-        self.jobs = JobsController(self, self.reruns, comparisons, environ, write)
+        self.jobs = JobsController(self, self.reruns, comparisons, environ, write, sampler.simulated)
         self.pages = PageController(self, self.launch, self.jobs, environ)
         self.handlers = self._handlers_by_action()
         self._below = 0
@@ -189,6 +189,7 @@ class MainScreen(Screen[None]):
     def _handlers_by_action(self) -> Mapping[str, Callable[[], object]]:
         """The handler of each action, by its id in `tui/actions.py`."""
         selection, launch, pages = self.selection, self.launch, self.pages
+        sampler = self._sampler
         return {
             "select": selection.toggle_current,
             "clear": selection.clear,
@@ -220,7 +221,7 @@ class MainScreen(Screen[None]):
             "processes": pages.open_processes,
             "people": lambda: pages.open_processes("people"),
             "nodes": partial(pages.open_nodes, self._clock),
-            "usage": lambda: pages.open_usage(self._sampler.past),
+            "usage": lambda: pages.open_usage(sampler.simulated),
             "timelines": partial(pages.open_timelines, self.timelines),
             "device": pages.open_device,
             "launch_page": pages.open_launch_page,
