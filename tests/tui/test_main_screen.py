@@ -320,6 +320,15 @@ async def test_a_demo_s_job_runs_when_devices_are_free_and_ends_when_it_is_stopp
     assert all_jobs(environ) == []
 
 
+async def test_unlike_devices_are_told_with_the_selection() -> None:
+    async with session("mixed", size=(130, 40)) as s:
+        await s.press("0")
+        assert not any("unlike" in text for text in s.texts("#launch"))
+        await s.press("1")
+        (text,) = (text for text in s.texts("#launch") if "unlike devices" in text)
+        assert "GTX 1080" in text and "8.0G" in text
+
+
 async def test_a_box_that_cannot_be_read_is_not_called_busy() -> None:
     async with session(box_at("wsl"), command=("true",)) as s:
         assert not s.main.app_state.is_full and "w waits" not in s.texts("#selection")[1]

@@ -12,6 +12,8 @@ from gputui.vendors.registry import vendors
 
 NONE = "none"
 _INSTANCE = re.compile("[0-9]+:[0-9]+", re.ASCII)
+_MOST_DIGITS = 2
+"""Of the numbers of a range whose list is told."""
 _LEAST_DIGITS = 8
 """The fewest digits of a shortened UUID: a device that is added later will hardly begin with the same."""
 
@@ -90,6 +92,17 @@ def could_name(word: str) -> bool:
     return any(word.startswith(prefix) for vendor in vendors() for prefix in vendor.uuid_prefixes)
 
 
+def no_name(word: str, text: str) -> str:
+    """Why a word of the list `text` names no device of any box. For a range, the message has the list to type
+    instead."""
+    first, dash, last = word.partition("-")
+    if dash and max(len(first), len(last)) <= _MOST_DIGITS and is_digits(first) and is_digits(last):
+        listed = ",".join(map(str, range(int(first), int(last) + 1)))
+        if listed:
+            return f"{word!r} is a range: type {text.replace(word, listed)}"
+    return f"{word!r} is neither an index nor a UUID (GPU-…, MIG-…)"
+
+
 def _index(word: str) -> tuple[str, str] | None:
     """The vendor and the index of "nvidia:0"; ("", "0") for "0", which matches any vendor; else None."""
     vendor, colon, number = word.rpartition(":")
@@ -117,7 +130,7 @@ def _device_named(entry: str, text: str, snapshot: Snapshot, vendor: str | None)
         found = [device for device in found if device.apart is None] or found
     labels = list(map(snapshot.label, found))
     if not found and not could_name(entry):
-        why = f"{entry!r} is neither an index nor a UUID (GPU-…, MIG-…)"
+        why = no_name(entry, f"--gpus {text}")
     elif not found:
         offered = ", ".join(snapshot.label(d) for d in snapshot.devices if d.index >= 0)
         has = offered or ("no device to select" if snapshot.devices else "no devices")

@@ -84,6 +84,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         print("\n".join(set_up(args.setup)))
         return DONE
     box: Snapshot | None = None
+    unread = None
     simulated = elsewhere(args)
     try:
         with opened(args) as source:
@@ -94,7 +95,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         if simulated:
             raise
         # The claims are known without a driver, too.
-        say(str(error))
+        unread = str(error)
     found = box.claims if box and simulated else ()
     kept: Kept = {}
     if not simulated:
@@ -120,6 +121,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         say("no claims; `gputui run` claims the devices that it starts on")
     else:
         print_lines(printed(_columns(box, uses, kept), found))
+        if unread is not None:
+            say(f"the devices are not known: {unread}")
     return DONE
 
 

@@ -15,6 +15,7 @@ from gputui.choosing.named_devices import keys_named
 from gputui.choosing.own_jobs import own_job_on
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
+from gputui.choosing.speed import unlike
 from gputui.choosing.state_times import Watch, with_cooling
 from gputui.choosing.verdict import Verdict, verdicts, with_idle
 from gputui.choosing.verdict_text import in_use_by, reason, refusal, state_and_brief, state_and_reason
@@ -778,8 +779,7 @@ class AppState:
             from gputui.allocating.queue import in_words
 
             found.append(in_words(ahead))
-        if self.order_warning:
-            found.append(self.order_warning)
+        found += filter(None, (unlike(self.selected), self.order_warning))
         if self.selected and self.limits and self.limits.unknown:
             found.append(self.limits.unknown)
         if self.label and self.options.command and self.selection.decided and not self.is_example:
