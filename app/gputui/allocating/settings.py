@@ -43,6 +43,7 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping
 from itertools import repeat
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputui.choosing.rules import DEFAULT_RULES, Rules
@@ -129,11 +130,20 @@ class Settings(NamedTuple):
     hosts: HostSettings = HostSettings()
 
 
-def settings(environ: Mapping[str, str]) -> Settings:
-    """The administrator's settings, overridden by the user's. Raises SettingsError."""
+def settings(
+    environ: Mapping[str, str], unsaved: Mapping[tuple[str, str], object] = MappingProxyType({})
+) -> Settings:
+    """The administrator's settings, overridden by the user's, and these by values that are not saved, by
+    table and key (None: the default). Raises SettingsError."""
     found = Settings()
     for file, document in documents(environ):
+        for table, key in unsaved:
+            if isinstance(document.get(table), dict):
+                document[table].pop(key, None)
         found = _with(found, document, file)
+    for (table, key), value in unsaved.items():
+        if value is not None:
+            found = _with(found, {table: {key: value}}, key)
     return found
 
 

@@ -149,6 +149,8 @@ class MainScreen(Screen[None]):
         self._saved_screen, self._saving = app_state.screen, threading.Lock()
         self._saver: threading.Thread | None = None
         self._not_saved: str | None = None
+        self._unsaved: dict[tuple[str, str], Any] = {}
+        """Values by table and key, which are not saved because the box is not this machine."""
         self._list = Blank(id="list")
         self._history, self._lists, self._bottom = (
             PanelColumn(name, self.perform) for name in ("history", "lists", "bottom")
@@ -300,14 +302,16 @@ class MainScreen(Screen[None]):
         self.selection.click(key)
 
     def save_screen(self, screen: ScreenSettings) -> None:
-        """Show the screen with other settings, and save them in the user's settings."""
+        """Show the screen with other settings, and save them in the user's settings. On the box of a demo or
+        a recording, which says nothing about this machine, they last as long as the screen."""
         before = self.app_state.screen
         if screen.theme != before.theme:
             self.app.theme = screen.theme or default_theme(self.app_state.environ)
         if screen.interval != before.interval:
             self._sampler.set_interval(screen.interval or DEFAULT_INTERVAL)
         self.set_app_state(self.app_state.with_screen(screen))
-        self._saver = in_background("save settings", self._save_settings)
+        if not self.app_state.label:
+            self._saver = in_background("save settings", self._save_settings)
 
     def save_setting(self, table: str, key: str, value: Any, saved: Callable[[Settings], object]) -> None:
         """Save one setting (None: the default) in the user's settings, and use it. `saved` is called with the
@@ -315,7 +319,7 @@ class MainScreen(Screen[None]):
         if table == "screen":
             self.save_screen(self.app_state.screen._replace(**{key: value}))
             return
-        environ = self.app_state.environ
+        environ, label = self.app_state.environ, self.app_state.label
 
         def use(found: Settings) -> None:
             self.set_app_state(self.app_state.with_rules(found.rules))
@@ -326,8 +330,11 @@ class MainScreen(Screen[None]):
 
             with self._saving:
                 try:
-                    save(environ, [(table, key, value)])
-                    self.app.call_later(use, settings(environ))
+                    if label:
+                        self._unsaved[table, key] = value
+                    else:
+                        save(environ, [(table, key, value)])
+                    self.app.call_later(use, settings(environ, self._unsaved))
                     self._not_saved = None
                 except SettingsError as error:
                     self._tell_not_saved(error)
@@ -352,10 +359,7 @@ class MainScreen(Screen[None]):
 
         with self._saving:
             before, after = self._saved_screen, self.app_state.screen
-            if self.app_state.label:
-                # These belong to another box than this machine: `run_screen` does not read them there either.
-                after = after._replace(sort=before.sort, filter=before.filter)
-            elif self.app_state.set_aside:
+            if self.app_state.set_aside:
                 after = after._replace(filter=before.filter)
             if before == after:
                 return
