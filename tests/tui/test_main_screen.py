@@ -320,6 +320,20 @@ async def test_a_demo_s_job_runs_when_devices_are_free_and_ends_when_it_is_stopp
     assert all_jobs(environ) == []
 
 
+async def test_the_reason_of_a_selection_goes_when_it_is_no_longer_true() -> None:
+    free = box_at("laptop")
+    async with session(free) as s:
+        await s.press("b")
+        assert s.main.message
+        s.source.snapshot = replace(free, time=free.time + 1)
+        await s.until(lambda: s.main.app_state.box.time > free.time)
+        assert s.main.message, "it stays as long as it is true"
+        taken = (Process(4711, "compute", user="eve", memory=2**30, command="python steal.py"),)
+        s.source.snapshot = with_device(free, 0, utilization=90, memory_used=5 << 30, processes=taken)
+        await s.until(lambda: not s.main.message)
+        assert s.selected == ["0"]
+
+
 async def test_unlike_devices_are_told_with_the_selection() -> None:
     async with session("mixed", size=(130, 40)) as s:
         await s.press("0")

@@ -504,6 +504,8 @@ class MainScreen(Screen[None]):
             rerun = self.reruns.take_reread(message.reading.began)
             app_state = self.app_state.with_snapshot(result)
             self.set_app_state(replace(app_state, timelines=self.timelines.after(result)))
+            if self._reason_is_stale():
+                self.clear_message()
             self.jobs.after_reading(before, result)
             self._drop_kept_filter(message.reading.began)
             if rerun is not None:
@@ -517,6 +519,12 @@ class MainScreen(Screen[None]):
                 self.show_message("a selected device is no longer present and was deselected", "lost")
         else:
             raise result
+
+    def _reason_is_stale(self) -> bool:
+        """Whether the message says why devices are the best that are free, and one of them no longer is."""
+        suggested, judged = self.app_state.suggested, self.app_state.verdicts
+        told = suggested is not None and self.message.endswith(suggested.reason)
+        return told and not all(judged[key].free for key in self.app_state.selection)
 
     def _drop_kept_filter(self, began: float) -> None:
         """Forget a filter of the settings that matches nothing in the second reading, the first full one."""
