@@ -225,4 +225,4 @@ def in_line(
         return str(error), False
     key = key_of("jobs", app_state.screen.keymap)
     is_now = "starts now" if place is None else f"is {place}"
-    return f"job {job_id} {is_now}: {key} shows it, and S there stops it", True
+    return f"job {job_id} {is_now}: {key} shows it, S there stops it", True
