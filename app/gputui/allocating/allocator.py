@@ -32,7 +32,7 @@ from gputui.vendors.registry import (
     vendors_of,
 )
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Inherited
+from gputui.vendors.visibility import Environ, Inherited
 
 Approve = Callable[["Sequence[Device] | int", "Sequence[Vendor]"], None]
 """Check whether the command agrees with these devices, before any is claimed or waited for.
@@ -62,7 +62,7 @@ class Allocator:
         self,
         request: Request,
         source: Source,
-        environ: Mapping[str, str],
+        environ: Environ,
         listener: Listener,
         holds: bool = False,
         approve: Approve | None = None,

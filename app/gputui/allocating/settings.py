@@ -52,7 +52,7 @@ from gputui.inventory.formatting import GIB
 from gputui.inventory.light_dataclasses import replace
 from gputui.system.trust import how_changed, who_can_change
 from gputui.system.users import own_name
-from gputui.vendors.visibility import Confine
+from gputui.vendors.visibility import Confine, Environ
 
 if TYPE_CHECKING:
     from gputui.allocating.settings_tables import Stray
@@ -130,9 +130,7 @@ class Settings(NamedTuple):
     hosts: HostSettings = HostSettings()
 
 
-def settings(
-    environ: Mapping[str, str], unsaved: Mapping[tuple[str, str], object] = MappingProxyType({})
-) -> Settings:
+def settings(environ: Environ, unsaved: Mapping[tuple[str, str], object] = MappingProxyType({})) -> Settings:
     """The administrator's settings, overridden by the user's, and these by values that are not saved, by
     table and key (None: the default). Raises SettingsError."""
     found = Settings()
@@ -147,7 +145,7 @@ def settings(
     return found
 
 
-def documents(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def documents(environ: Environ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the settings files that there are, the administrator's first, with their parsed TOML. Raises
     SettingsError."""
     for file in (SYSTEM, own_file(environ)):
@@ -189,7 +187,7 @@ def _at_once(file: str, flags: int) -> int:
     return os.open(file, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def own_file(environ: Mapping[str, str]) -> str | None:
+def own_file(environ: Environ) -> str | None:
     """`$XDG_CONFIG_HOME/gputui/config.toml` (XDG Base Directory Specification); None without a home."""
     config, home = environ.get("XDG_CONFIG_HOME", ""), environ.get("HOME", "")
     if not config.startswith("/"):

@@ -39,7 +39,7 @@ from gputui.vendors.registry import (
 )
 from gputui.vendors.registry import listed as listed_in_command
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Inherited
+from gputui.vendors.visibility import Environ, Inherited
 
 if TYPE_CHECKING:
     # The first frame needs no best set, and the search for one takes 7 ms to import.
@@ -134,7 +134,7 @@ class AppState:
     always_warns            whether `warnings` are also shown without a command
     """
 
-    environ: Mapping[str, str]
+    environ: Environ
     options: LaunchOptions = field(default_factory=LaunchOptions)
     label: str = ""
     snapshot: Snapshot | None = None

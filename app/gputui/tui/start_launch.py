@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from textual.app import App, SuspendNotSupported
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
     from gputui.sources.simulated.source import SimulatedSource
     from gputui.tui.main_view import MainView
+    from gputui.vendors.visibility import Environ
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def count_of(app_state: AppState) -> int:
     return len(app_state.selection) if app_state.selection.decided else 1
 
 
-def hold_selected(app_state: AppState, environ: Mapping[str, str]) -> tuple[Allocation, Queue | None]:
+def hold_selected(app_state: AppState, environ: Environ) -> tuple[Allocation, Queue | None]:
     """An allocation of the selected devices, with a lease on those that no other job has claimed, and the
     queue of the waiters for such devices, None where nobody waits.
 
@@ -87,7 +88,7 @@ def when_confined(
     app_state: AppState,
     request: LaunchRequest,
     allocation: Allocation,
-    environ: Mapping[str, str],
+    environ: Environ,
     then: Callable[[Launch | GputuiError], object],
 ) -> None:
     """Call `then`, later, with the launch on the allocated devices as the app state has read them, confined
@@ -121,7 +122,7 @@ _PROVING = (
 def run_and_return(
     app: App[Any],
     launch: Launch,
-    environ: Mapping[str, str],
+    environ: Environ,
     lease: Lease | None,
     end_without_terminal: Callable[[], NoReturn],
     line: str | None = None,
@@ -143,9 +144,7 @@ def run_and_return(
         )
 
 
-def _on_our_terminal(
-    launch: Launch, environ: Mapping[str, str], descriptors: Sequence[int], line: str
-) -> Returned:
+def _on_our_terminal(launch: Launch, environ: Environ, descriptors: Sequence[int], line: str) -> Returned:
     from gputui.tui.lent_terminal import LentTerminal
 
     began = time.monotonic()
@@ -181,7 +180,7 @@ def request_of(app_state: AppState) -> LaunchRequest:
 
 def as_job(
     launch: Launch,
-    environ: Mapping[str, str],
+    environ: Environ,
     lease: Lease | None = None,
     request: LaunchRequest | None = None,
     labels: Sequence[str] = (),
@@ -201,7 +200,7 @@ def as_job(
 
 def in_line(
     app_state: AppState,
-    environ: Mapping[str, str],
+    environ: Environ,
     request: DeviceRequest,
     simulated: SimulatedSource | None,
 ) -> tuple[str, bool]:

@@ -31,6 +31,9 @@ CONFINE: tuple[Confine, ...] = ("auto", "always", "never")
 CONFINED = "GPUTUI_CONFINED"
 """The variable that marks a program as confined: a gputui inside counts devices as the driver does."""
 
+Environ = Mapping[str, str]
+"""An environment: the values of its variables."""
+
 Changes = tuple[tuple[str, str | None], ...]
 """Environment variables and their values, in display order; None unsets a variable."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from gputui.choosing.grouping import ALL_REDUCE
@@ -20,6 +20,7 @@ from gputui.tui.main_view import MainView
 if TYPE_CHECKING:
     from gputui.jobs.experiments.request import Comparisons
     from gputui.sources.simulated.source import SimulatedSource
+    from gputui.vendors.visibility import Environ
 
 
 class JobsController:
@@ -34,7 +35,7 @@ class JobsController:
         view: MainView,
         reruns: LaunchController,
         comparisons: Comparisons,
-        environ: Mapping[str, str],
+        environ: Environ,
         write: Callable[[str], None] | None,
         simulated: SimulatedSource | None = None,
     ) -> None:

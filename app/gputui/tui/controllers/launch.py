@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gputui.requesting.launch_request import LaunchRequest
     from gputui.tui.screens.confirm import Answer
     from gputui.tui.start_launch import Returned
+    from gputui.vendors.visibility import Environ
 
 
 def select_first(keymap: Mapping[str, str]) -> str:
@@ -85,7 +86,7 @@ class LaunchController:
         self,
         view: MainView,
         sampler: Sampler,
-        environ: Mapping[str, str],
+        environ: Environ,
         clock: Callable[[], float],
         write: Callable[[str], None] | None,
         end_without_terminal: Callable[[], NoReturn],

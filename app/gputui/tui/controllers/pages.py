@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gputui.tui.controllers.timelines import TimelineController
     from gputui.tui.process_rows import Form
     from gputui.tui.screens.page import PageKeys
+    from gputui.vendors.visibility import Environ
 
 
 NO_NODES = 'no other boxes yet: name them with boxes = ["gpu1"] below [hosts] in the settings'
@@ -33,7 +34,7 @@ class PageController:
     """Opens a page over `view`, whose app state the page shows and whose actions the page can perform."""
 
     def __init__(
-        self, view: MainView, launch: LaunchController, jobs: JobsController, environ: Mapping[str, str]
+        self, view: MainView, launch: LaunchController, jobs: JobsController, environ: Environ
     ) -> None:
         self._view, self._launch, self._jobs, self._environ = view, launch, jobs, environ
         self._slurm: SlurmNodes | None = None

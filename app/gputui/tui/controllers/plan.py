@@ -17,6 +17,7 @@ from gputui.tui.main_view import MainView
 if TYPE_CHECKING:
     from gputui.planning.fewest import Fewest
     from gputui.tui.plan_request import PlanRequest
+    from gputui.vendors.visibility import Environ
 
 
 class PlanController:
@@ -26,7 +27,7 @@ class PlanController:
     none.
     """
 
-    def __init__(self, view: MainView, environ: Mapping[str, str]) -> None:
+    def __init__(self, view: MainView, environ: Environ) -> None:
         self._view, self._environ = view, environ
         self.request: PlanRequest | None = None
         self.reading = ""
@@ -152,7 +153,7 @@ class PlanController:
 
 
 def _with_model(
-    request: PlanRequest, options: LaunchOptions, environ: Mapping[str, str], cancelled: threading.Event
+    request: PlanRequest, options: LaunchOptions, environ: Environ, cancelled: threading.Event
 ) -> PlanRequest:
     """The request with the model of its name, or with the reason why there is no model."""
     from gputui.checking.trained_model import trained_model

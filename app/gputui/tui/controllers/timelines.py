@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gputui.inventory.snapshot import Snapshot
@@ -13,6 +13,7 @@ from gputui.tui.background import in_background
 if TYPE_CHECKING:
     from gputui.sources.simulated.source import SimulatedSource
     from gputui.timeline.keeper import Keeper
+    from gputui.vendors.visibility import Environ
 
 
 class TimelineController:
@@ -23,7 +24,7 @@ class TimelineController:
     """
 
     def __init__(
-        self, sampler: Sampler, environ: Mapping[str, str], keeps: bool, found: Callable[[Store], object]
+        self, sampler: Sampler, environ: Environ, keeps: bool, found: Callable[[Store], object]
     ) -> None:
         self._sampler, self._environ, self._keeps, self._found = sampler, environ, keeps, found
         self._store = Store()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
 from textual import events
@@ -29,6 +29,7 @@ from gputui.tui.views.jobs import (
     unclaimed_uses_of,
 )
 from gputui.tui.views.text import Line, title, told_lines
+from gputui.vendors.visibility import Environ
 
 _MOST_DEVICES = 4
 _LEAST_LOG = 5
@@ -157,7 +158,7 @@ class JobsScreen(JobsPage):
         self,
         view: MainView,
         controller: JobsController,
-        environ: Mapping[str, str],
+        environ: Environ,
         copy_text: Callable[[str], None],
         open_experiments: Callable[[], None],
     ) -> None:
