@@ -12,8 +12,7 @@ from gputui.vendors.registry import vendors
 
 NONE = "none"
 _INSTANCE = re.compile("[0-9]+:[0-9]+", re.ASCII)
-_MOST_DIGITS = 2
-"""Of the numbers of a range whose list is told."""
+_RANGE = re.compile("([0-9]{1,2})-([0-9]{1,2})")
 _LEAST_DIGITS = 8
 """The fewest digits of a shortened UUID: a device that is added later will hardly begin with the same."""
 
@@ -95,10 +94,10 @@ def could_name(word: str) -> bool:
 def no_name(word: str, text: str) -> str:
     """Why a word of the list `text` names no device of any box. For a range, the message has the list to type
     instead."""
-    first, dash, last = word.partition("-")
-    if dash and max(len(first), len(last)) <= _MOST_DIGITS and is_digits(first) and is_digits(last):
-        listed = ",".join(map(str, range(int(first), int(last) + 1)))
-        if listed:
+    if found := _RANGE.fullmatch(word):
+        first, last = map(int, found.groups())
+        if first < last:
+            listed = ",".join(map(str, range(first, last + 1)))
             return f"{word!r} is a range: type {text.replace(word, listed)}"
     return f"{word!r} is neither an index nor a UUID (GPU-…, MIG-…)"
 

@@ -101,13 +101,11 @@ def _waiters(box: Box, elapsed: float, opened: float) -> tuple[Waiter, ...]:
 
 
 def _job(box: Box, job: OwnJob, elapsed: float, opened: float) -> Job:
+    until = elapsed if job.ended is None else job.ended
+    state = "waiting" if job.began is None else "running"
     if job.ended is not None:
-        state, until = "stopped" if job.stopped else "failed" if job.status else "done", job.ended
-    else:
-        state, until = "waiting" if job.began is None else "running", elapsed
-    lines = 0 if job.began is None else int((until - job.began) // _LOGS_EVERY)
-    if job.lines is not None:
-        lines = min(lines, job.lines)
+        state = "stopped" if job.status is None else "failed"
+    lines = 0 if job.began is None else min(job.lines, int((until - job.began) // _LOGS_EVERY))
     return Job(
         id=job.id,
         name=job.title,
@@ -173,7 +171,7 @@ def _identity(box: Box, index: int) -> Device:
 
 def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> list[Device]:
     identity = _identity(box, index)
-    if gpu.fails_after is not None and elapsed >= gpu.fails_after:
+    if elapsed >= gpu.fails_after:
         # A lost GPU keeps the facts that were read before; its instances are lost with it.
         message = MESSAGES[gpu.fault]
         return [_with(identity, fault=Fault(gpu.fault, message, opened + gpu.fails_after))]

@@ -41,8 +41,7 @@ def stopped(box: Box, elapsed: float, id: str) -> Box:
             replace(task, ends=min(task.ends, elapsed)) if task.job == id else task for task in box.tasks
         ),
         jobs=tuple(
-            replace(job, ended=elapsed, stopped=True) if job.id == id and job.ended is None else job
-            for job in box.jobs
+            replace(job, ended=elapsed) if job.id == id and job.ended is None else job for job in box.jobs
         ),
     )
 
@@ -56,23 +55,17 @@ def served(box: Box, elapsed: float) -> Box:
         for label in task.devices
     }
     for waiting in box.line:
-        if started(waiting, elapsed) is None:
-            continue
-        wanted = [label for label in box.labels if waiting.devices is None or label in waiting.devices]
-        got = [label for label in wanted if label not in taken and _can_be_used(box, label, elapsed, waiting)]
-        if len(got) >= waiting.count:
-            box = _with_devices(box, elapsed, waiting, tuple(got[: waiting.count]))
-        # First come, first served: nobody behind takes a device that this one waits for.
-        taken.update(got[: waiting.count] if len(got) >= waiting.count else wanted)
+        if started(waiting, elapsed) is not None:
+            # (A process uses one MIG instance at most.)
+            several = waiting.count > 1
+            wanted = [label for label in waiting.devices or box.labels if not (several and ":" in label)]
+            got = [label for label in wanted if label not in taken and elapsed < box.fails_after(label)]
+            if len(got) >= waiting.count:
+                wanted = got[: waiting.count]
+                box = _with_devices(box, elapsed, waiting, tuple(wanted))
+            # First come, first served: nobody behind takes a device that this one waits for.
+            taken.update(wanted)
     return box
-
-
-def _can_be_used(box: Box, label: str, elapsed: float, waiting: Waiting) -> bool:
-    if ":" in label:
-        # A process uses one MIG instance at most.
-        return waiting.count == 1
-    fails_after = box.gpus[int(label)].fails_after
-    return fails_after is None or elapsed < fails_after
 
 
 def _with_devices(box: Box, elapsed: float, waiting: Waiting, labels: tuple[str, ...]) -> Box:

@@ -44,7 +44,7 @@ class Gpu:
     unified       whether its memory is the host's, where that does not follow from `unsupported`
     unsupported   the attributes of `Device` and `Telemetry` that its driver answers with "not supported";
                   "telemetry" for all of `Telemetry`
-    fails_after   seconds after the box was opened at which `fault` strikes; None: never
+    fails_after   seconds after the box was opened at which `fault` strikes
     """
 
     name: str
@@ -74,7 +74,7 @@ class Gpu:
     unified: bool | None = None
     unsupported: frozenset[str] = frozenset()
     fault: FaultKind = "lost"
-    fails_after: float | None = None
+    fails_after: float = float("inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,21 +140,20 @@ class OwnJob:
     waits    the number of devices that it waits or has waited for, None where it had its devices at once
     taken    when it got the devices that it waited for; None: not yet
     ended    when it ended; None: not yet
-    stopped  whether the person stopped it
+    status   its exit status; of a job that has ended, None where the person stopped it
     """
 
     id: str
     title: str
     created: float
     log: str = "step {step}  loss {loss:.4f}"
-    lines: int | None = None
+    lines: int = 1_000_000
     peak: int | None = None
     devices: tuple[str, ...] = ()
     waits: int | None = None
     taken: float | None = None
     ended: float | None = None
     status: int | None = None
-    stopped: bool = False
     ram: int | None = None
 
     @property
@@ -237,6 +236,10 @@ class Box:
         for place, gpu in enumerate(self.gpus):
             if gpu.apart is None:
                 yield from (f"{place}:{part}" for part in range(len(gpu.mig))) if gpu.mig else (str(place),)
+
+    def fails_after(self, label: str) -> float:
+        """Return `Gpu.fails_after` of the GPU that a device is, or is part of."""
+        return self.gpus[int(label.partition(":")[0])].fails_after
 
     def index(self, place: int) -> int:
         """Return the index of the GPU at that place: each vendor counts its own GPUs."""
