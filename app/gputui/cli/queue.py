@@ -88,7 +88,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         rules = own_settings().rules
         judged = verdicts(snapshot, rules)
         print_lines(_lines(snapshot, outlook(snapshot, judged, known_idle(snapshot), rules.idle)))
-        if unread is not None:
+        if unread:
             say(f"the devices are not known: {unread}")
     return DONE
 

@@ -188,8 +188,7 @@ class AppState:
 
     def with_rules(self, rules: Rules) -> AppState:
         """The app state with every device judged by other rules."""
-        judged = verdicts(self.snapshot, rules) if self.snapshot else self.verdicts_now
-        return replace(self, rules=rules, verdicts_now=judged)
+        return replace(self, rules=rules, verdicts_now=verdicts(self.box, rules))
 
     def with_problem(self, problem: str) -> AppState:
         """The app state when there is nothing to read; an earlier snapshot stays."""

@@ -207,20 +207,15 @@ class JobsScreen(JobsPage):
         return self._jobs[self.cursor] if self._jobs and self.key is not None else None
 
     def actionable(self) -> Job | None:
-        summary = self.job
-        if summary is None:
-            return None
-        if summary.id not in self._records:
-            self.show_message(self.view.app_state.not_of_this_machine("jobs"))
-        return self._records.get(summary.id)
-
-    def _example(self) -> Job | None:
-        """The job under the cursor if it belongs to a demo's box, otherwise None."""
-        job, demo = self.job, self.view.app_state.demo
-        return job if demo is not None and job is not None and job.id not in self._records else None
+        job = self.job
+        if job is None or job.id in self._records:
+            return job and self._records[job.id]
+        self.show_message(f"{self.view.app_state.not_of_this_machine('jobs')}: nothing is done")
+        return None
 
     def stoppable(self) -> Job | None:
-        return self._example() or self.actionable()
+        """A job of a demo's box can be cloned and stopped, too: neither starts anything."""
+        return self.actionable() if self.view.app_state.demo is None else self.job
 
     def head(self, width: int) -> Line:
         unreadable = 0 if self.view.app_state.label else len(self._stored.unreadable)
@@ -249,18 +244,14 @@ class JobsScreen(JobsPage):
 
     def action_clone(self) -> None:
         """Put the job's command on the launch line, and return to the main screen."""
-        example = self._example()
-        job = example or self.actionable()
+        job = self.stoppable()
         if job is not None:
-            message = self._controller.clone(job, example is not None)
+            message = self._controller.clone(job, job.id not in self._records)
             self.dismiss()
             self.view.show_message(message)
 
     def action_rerun(self) -> None:
         """Ask once, with the devices that were found; yes uses that result."""
-        if self._example() is not None:
-            self.show_message(f"{self.view.app_state.not_of_this_machine('jobs')}: nothing is started")
-            return
         job = self.actionable()
         if job is None:
             return
@@ -279,9 +270,11 @@ class JobsScreen(JobsPage):
 
     def action_compare(self) -> None:
         """Ask what to vary in the job's command, and start the comparison as a job."""
-        job = None if self._example() is not None else self.actionable()
-        if job is None or self.view.app_state.label:
-            self.show_message(f"{self.view.app_state.not_of_this_machine('jobs')}: nothing is started")
+        job = self.actionable()
+        if job is None:
+            return
+        if self.view.app_state.label:
+            self.show_message(f"{self.view.app_state.label}: nothing is compared")
             return
         why = self._controller.not_again(job)
         if why is not None:

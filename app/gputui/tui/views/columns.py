@@ -398,8 +398,7 @@ class Columns:
 
         state  cells that the longest state needs: the user's own columns leave that many
         """
-        snapshot = app_state.snapshot
-        devices = snapshot.devices if snapshot else ()
+        snapshot, devices = app_state.box, app_state.box.devices
         tree = any(device.parent for device in devices)
         labels = [len(label_of(app_state, device, tree)) for device in devices]
         names = {_short_name(device) for device in devices}
@@ -407,9 +406,7 @@ class Columns:
             alike=len(names) < 2,
             name=max([4, *map(len, names)]),
             profile=max((max(7, len(_short_name(d))) for d in devices if d.parent), default=0),
-            amount=max(
-                [6, *(_amount(snapshot.memory(device)[1]) for device in devices)] if snapshot else [6]
-            ),
+            amount=max([6, *(_amount(snapshot.memory(device)[1]) for device in devices)]),
             shared=any(device.unified for device in devices),
             watts=max(
                 (max(3, len(f"{d.power_limit:.0f}")) for d in devices if d.power_limit is not None),
@@ -444,8 +441,7 @@ class Columns:
 
 def label_of(app_state: AppState, device: Device, tree: bool) -> str:
     """The number of a device; in a tree the parts of a GPU are shown under it."""
-    assert app_state.snapshot is not None
-    return f"{'└ ' if tree and device.parent else ''}{app_state.snapshot.label(device)}"
+    return f"{'└ ' if tree and device.parent else ''}{app_state.box.label(device)}"
 
 
 def _wishes(columns: Sequence[Column], box: Box, chosen: bool, state: int) -> list[tuple[int, Column, int]]:

@@ -50,18 +50,19 @@ def lines_of_device(width: int) -> int:
 
 def facts_of_device(app_state: AppState) -> object:
     """Everything that the panel depends on."""
-    device, snapshot = app_state.current, app_state.snapshot
-    if device is None or snapshot is None:
+    device = app_state.current
+    if device is None:
         return None
     return device.key, _state(app_state, device), app_state.once(_panel_groups), _notes(app_state, device)
 
 
 def device_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     """A rule with the device at the cursor, its state, and as many groups of facts as have room."""
-    device, snapshot = app_state.current, app_state.snapshot
-    if device is None or snapshot is None:
+    device = app_state.current
+    if device is None:
         return [title("device", width), clip(((" no GPU at the cursor", "dim"),), width)][:height]
-    lines = [title(f"GPU {snapshot.label(device)}", width, printable(device.name or "unknown model") + "  →")]
+    label, name = app_state.box.label(device), printable(device.name or "unknown model")
+    lines = [title(f"GPU {label}", width, f"{name}  →")]
     lines += _state_lines(app_state, device, width)
     every = app_state.once(_panel_groups)
     facts = _in_columns(every, width, min(_count(width), len(every)), height - len(lines)) if every else []
@@ -69,8 +70,7 @@ def device_panel(app_state: AppState, width: int, height: int) -> list[Line]:
 
 
 def _groups(app_state: AppState, device: Device) -> tuple[Group, ...]:
-    assert app_state.snapshot is not None
-    snapshot, names = app_state.snapshot, vendor_named(device.vendor).fact_names(device)
+    snapshot, names = app_state.box, vendor_named(device.vendor).fact_names(device)
     return fact_groups(snapshot.with_memory(device), snapshot.time, names)
 
 
@@ -89,8 +89,7 @@ def _job_in_state(app_state: AppState, device: Device) -> Job | None:
 
 
 def _state(app_state: AppState, device: Device) -> str:
-    assert app_state.snapshot is not None
-    verdict, now = app_state.verdicts[device.key], app_state.snapshot.time
+    verdict, now = app_state.verdicts[device.key], app_state.box.time
     job = _job_in_state(app_state, device)
     if job is None:
         return state_and_reason(verdict, now)
@@ -113,8 +112,7 @@ def _state_lines(app_state: AppState, device: Device, width: int) -> list[Line]:
 
 
 def _head(app_state: AppState, device: Device, width: int) -> list[Line]:
-    snapshot = app_state.snapshot
-    assert snapshot is not None
+    snapshot = app_state.box
     place = f"{snapshot.position[device.key] + 1} of {len(snapshot.devices)}"
     name = f"GPU {snapshot.label(device)}  {printable(device.name or 'unknown model')}"
     lines = [title(name, width, place)]
@@ -146,8 +144,7 @@ def _identity(device: Device) -> list[str]:
 
 def _notes(app_state: AppState, device: Device) -> list[str]:
     """Notes: that it is selected, whose instance it is, and more about the user's own job on it."""
-    snapshot, rank = app_state.snapshot, app_state.selection.rank(device.key)
-    assert snapshot is not None
+    snapshot, rank = app_state.box, app_state.selection.rank(device.key)
     notes = [] if rank is None else [f"selected: {app_state.vendor.device(rank)}"]
     elsewhere = facts_elsewhere(device, snapshot) or vendor_named(device.vendor).untold(device)
     if elsewhere:
@@ -167,7 +164,6 @@ def _notes(app_state: AppState, device: Device) -> list[str]:
 
 
 def _columns(app_state: AppState, device: Device, width: int) -> list[Line]:
-    assert app_state.snapshot is not None
     every = _groups(app_state, device)
     return _in_columns(every, width, min(len(every), _count(width)))
 

@@ -115,7 +115,7 @@ def _names_that_fit(
 
 def _filter_note(app_state: AppState, room: int) -> str:
     """How many of all devices are listed, and why not all."""
-    every = len(app_state.snapshot.devices) if app_state.snapshot else 0
+    every = len(app_state.box.devices)
     found, words = len(app_state.rows), printable(app_state.screen.filter)
     note = f"{found} of {every} devices (filter: {words}; esc clears)"
     return note if cells_of(note) + 12 <= room else f"{found} of {every} ({words}; esc clears)"
@@ -164,7 +164,7 @@ def why_no_rows(app_state: AppState) -> str:
         return app_state.problem
     if app_state.snapshot is None:
         return "reading the box …"
-    hidden = len(app_state.snapshot.devices)
+    hidden = len(app_state.box.devices)
     if not hidden:
         return NO_DEVICES
     return f"no device matches the filter “{_short_filter(app_state)}” ({hidden} hidden)"
@@ -174,7 +174,7 @@ def facts_shown(app_state: AppState, device: Device) -> object:
     """Everything that a row depends on apart from its columns: equal facts give equal rows."""
     return (
         device,
-        _memory(app_state, device),
+        app_state.box.memory(device),
         app_state.once(_states)[device.key],
         app_state.selection.rank(device.key),
         device.key == app_state.cursor,
@@ -196,17 +196,12 @@ def row(app_state: AppState, device: Device, columns: Columns, width: int) -> Li
         *place_mark(rank),
         (label, "strong" if rank is not None else tone),
     ]
-    memory = _memory(app_state, device)
+    memory = app_state.box.memory(device)
     for column, cells in c.shown:
         spans.append((gap, ""))
         spans += column.spans(device, Cell(cells, tone, c.box, memory))
     spans += [(f"{_BEFORE_STATE}{sign} ", look), (words, look if given else tone)]
     return padded(tuple(spans), width)
-
-
-def _memory(app_state: AppState, device: Device) -> tuple[int | None, int | None]:
-    assert app_state.snapshot is not None
-    return app_state.snapshot.memory(device)
 
 
 def state_of(app_state: AppState, device: Device) -> tuple[str, str, str]:
@@ -224,8 +219,7 @@ def _states(app_state: AppState) -> dict[str, tuple[str, str, str]]:
 def _state(app_state: AppState, device: Device) -> tuple[str, str, str]:
     """The same without regard to limits. The words are the brief text of the verdict, with how long the
     device has been free; or the text of our job on it."""
-    assert app_state.snapshot is not None
-    verdict, now = app_state.verdicts[device.key], app_state.snapshot.time
+    verdict, now = app_state.verdicts[device.key], app_state.box.time
     job = app_state.own_job_on(device.key)
     if job is not None:
         return OWN_JOB, your_job(job, now), "mine"
