@@ -17,7 +17,7 @@ from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
 from gputui.choosing.speed import unlike
 from gputui.choosing.state_times import Watch, with_cooling
-from gputui.choosing.verdict import Verdict, verdicts, with_idle
+from gputui.choosing.verdict import Verdict, Verdicts, verdicts, with_idle
 from gputui.choosing.verdict_text import in_use_by, reason, refusal, state_and_brief, state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import devices_text, gpus, printable, short_name
@@ -42,6 +42,8 @@ from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Environ, Inherited
 
 if TYPE_CHECKING:
+    from gputui.choosing.bandwidth import Rates
+
     # The first frame needs no best set, and the search for one takes 7 ms to import.
     from gputui.choosing.best import Alternative
     from gputui.choosing.claimed_use import ClaimedUse
@@ -138,18 +140,18 @@ class AppState:
     options: LaunchOptions = field(default_factory=LaunchOptions)
     label: str = ""
     snapshot: Snapshot | None = None
-    verdicts_now: Mapping[str, Verdict] = field(default_factory=dict)
+    verdicts_now: Verdicts = field(default_factory=dict)
     problem: str | None = None
     watch: Watch = field(default_factory=Watch)
     timelines: Timelines | None = None
     selection: Selection = field(default_factory=Selection)
-    verdicts_when_selected: Mapping[str, Verdict] = field(default_factory=dict)
+    verdicts_when_selected: Verdicts = field(default_factory=dict)
     cursor: str | None = None
     suggestion: Suggestion | None = None
     order: Order | None = None
     host_environment: HostEnvironment = field(default_factory=ThisHost)
     command_choice: CommandChoice | None = None
-    measured: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    measured: Rates = field(default_factory=dict)
     rules: Rules = DEFAULT_RULES
     screen: ScreenSettings = DEFAULT_SCREEN
     example: tuple[str, ...] = ()

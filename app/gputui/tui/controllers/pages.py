@@ -5,7 +5,7 @@ Each page is imported when it is first opened: all together take 0.24 s of CPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.formatting import printable
@@ -18,6 +18,7 @@ from gputui.tui.main_view import MainView
 if TYPE_CHECKING:
     from gputui.allocating.settings import HostSettings
     from gputui.checking.measurement import Measured
+    from gputui.choosing.bandwidth import Rates
     from gputui.sources.simulated.source import SimulatedSource
     from gputui.tui.controllers.nodes import Nodes
     from gputui.tui.controllers.slurm_nodes import SlurmNodes
@@ -199,7 +200,7 @@ class PageController:
                 f"{label}: these devices are simulated; the check asks this machine", "warn"
             )
 
-    def _keep_bandwidths(self, pairs: Mapping[tuple[str, str], float]) -> None:
+    def _keep_bandwidths(self, pairs: Rates) -> None:
         from gputui.checking.kept_bandwidth import keep
 
         refused = keep(self._environ, pairs)

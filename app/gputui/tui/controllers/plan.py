@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from gputui.tui.background import in_background
 from gputui.tui.main_view import MainView
 
 if TYPE_CHECKING:
+    from gputui.choosing.bandwidth import Rates
     from gputui.planning.fewest import Fewest
     from gputui.tui.plan_request import PlanRequest
     from gputui.vendors.visibility import Environ
@@ -84,7 +85,7 @@ class PlanController:
             request = _with_model(request, options, self._environ, cancelled)
             app.call_later(finish, request, bandwidths)
 
-        def finish(request: PlanRequest, bandwidths: Mapping[tuple[str, str], float]) -> None:
+        def finish(request: PlanRequest, bandwidths: Rates) -> None:
             if not cancelled.is_set():
                 # The measurements of this session are newer.
                 app_state = self._view.app_state
