@@ -149,7 +149,7 @@ async def test_those_in_line_are_asked_about(key: str, desk: Desk, environ: dict
 async def test_w_joins_those_who_are_in_line(environ: dict[str, str]) -> None:
     async with session("idle", command=("true",), environ=environ, interval=1000) as s:
         with in_line(2):
-            s.main.set_app_state(s.main.app_state.with_snapshot(replace(IDLE, waiters=waiters(os.environ))))
+            s.source.snapshot = replace(IDLE, waiters=waiters(os.environ))
             await s.press("0", "enter")
             await asked(s)
             await s.press("w")
