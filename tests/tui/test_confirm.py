@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gputui.allocating.queue import waiters
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
@@ -147,6 +149,7 @@ async def test_those_in_line_are_asked_about(key: str, desk: Desk, environ: dict
 async def test_w_joins_those_who_are_in_line(environ: dict[str, str]) -> None:
     async with session("idle", command=("true",), environ=environ, interval=1000) as s:
         with in_line(2):
+            s.source.snapshot = replace(IDLE, waiters=waiters(os.environ))
             await s.press("0", "enter")
             await asked(s)
             await s.press("w")

@@ -12,6 +12,7 @@ import pytest
 from textual.events import MouseScrollUp
 
 from gputui.allocating.settings import ScreenSettings
+from gputui.choosing.rules import DEFAULT_RULES
 from gputui.inventory.job import Job, JobDevice
 from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.inventory.telemetry import Telemetry
@@ -245,15 +246,20 @@ async def test_a_kept_filter_for_a_user_is_applied_as_soon_as_users_are_known() 
         assert s.main.app_state.screen.filter == "olek" and not s.main.message
 
 
-async def test_the_sort_and_filter_of_a_demo_are_not_kept(tmp_path: Path) -> None:
+async def test_nothing_that_is_set_in_a_demo_is_kept(tmp_path: Path) -> None:
     async with session(environ={"XDG_CONFIG_HOME": str(tmp_path)}) as s:
         s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
         await s.press("@sort", "down", "enter")
         assert s.main.message == "sort by utilization, not saved: demo shared"
         await s.press("@filter", *"free", "enter", "@theme", "down", "enter")
-        file = tmp_path / "gputui" / "config.toml"
-        await s.until(lambda: file.exists() and "theme" in file.read_text())
-        assert "filter" not in file.read_text() and "sort" not in file.read_text()
+        assert "not saved" in s.main.message and s.main.app_state.screen.theme is not None
+        # The rules are used nevertheless, each with the others.
+        await s.press("@settings", *"jjj", "e", "ctrl+u", *"3G", "enter", "j", "e", "ctrl+u", *"7", "enter")
+        await s.until(lambda: s.main.app_state.rules.utilization == 7)
+        assert s.main.app_state.rules.memory == 3 << 30
+        await s.press("x")
+        await s.until(lambda: s.main.app_state.rules.utilization == DEFAULT_RULES.utilization)
+        assert s.main.app_state.rules.memory == 3 << 30 and not [*tmp_path.iterdir()]
 
 
 async def test_the_columns_page_shows_hides_and_moves_columns() -> None:

@@ -650,11 +650,9 @@ async def test_a_demo_shows_its_own_jobs_and_touches_none_of_ours(desk: Desk) ->
         assert "m6u5" in texts(s)[1] and "GPU 6" in texts(s)[1] and "k3f9" in texts(s)[2]
         assert ours.id not in "\n".join(texts(s))
         assert log(s)[:2] == [" epoch 1", " epoch 2"]
-        for key in ("S", "x", "y"):
+        for key in ("x", "y", "R", "v"):
             await s.press(key)
             assert s.main.app_state.not_of_this_machine("jobs") in told(s)
-        await s.press("R")
-        assert "nothing is started" in told(s)
         await s.press("c")
         assert s.app.screen is s.main and s.main.app_state.options.command == ("train.py",)
         assert "m6u5 is on the launch line" in s.main.message

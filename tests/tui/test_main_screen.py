@@ -12,12 +12,14 @@ import pytest
 from textual.geometry import Region
 from textual.widgets import Input, Static
 
+from gputui.allocating.queue import waiters
 from gputui.inventory.device import Fault
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.store import all_jobs
 from gputui.launching.clipboard import osc52
 from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.source import SimulatedSource
 from gputui.sources.source import NoSourceError
 from gputui.system.processes import ProcessTable
 from gputui.tui.actions import ACTIONS
@@ -276,17 +278,69 @@ async def test_the_first_enter_on_a_demo_offers_its_best_device_and_says_what_wo
         assert f"CUDA_VISIBLE_DEVICES={label} " in s.main.app_state.launch.line
 
 
-async def test_on_a_full_demo_one_can_try_to_wait_in_line(environ: dict[str, str]) -> None:
+@pytest.mark.parametrize("key", ["enter", "w"])
+async def test_on_a_full_demo_waiting_in_line_is_rehearsed(key: str, environ: dict[str, str]) -> None:
     example = ("python", "train.py")
-    for key in ("enter", "w"):
-        async with session(box_at("full"), command=example, environ=environ) as s:
-            s.main.set_app_state(replace(s.main.app_state, label="demo full", example=example))
-            await s.press(key)
-            said = str(s.app.screen.query_one("#what", Static).render())
-            assert said.startswith("All busy.") and "first in line" in said and "⏎ yes" in hints(s)
-            await s.press("enter")
-            assert s.app.screen is s.main and "demo full" in s.main.message
+    source = SimulatedSource(BOXES["full"])
+    async with session(source=source, command=example, environ=environ, size=(130, 40)) as s:
+        s.main.set_app_state(replace(s.main.app_state, label=source.label, example=example))
+        await s.press(key)
+        said = str(s.app.screen.query_one("#what", Static).render())
+        assert said.startswith("All busy.") and "2nd in line, after lee" in said and "⏎ yes" in hints(s)
+        await s.press("enter")
+        assert "demo1 is 2nd in line" in s.main.message
+        await s.until(lambda: any("2 in line, 1 yours" in text for text in s.texts("#lists")))
+        (job,) = s.main.app_state.box.jobs
+        assert (job.id, job.state, job.argv) == ("demo1", "waiting", example)
+        await s.press("w")
+        assert "3rd in line" in str(s.app.screen.query_one("#what", Static).render())
+        await s.press("escape", "@queue", "down", "S", "S")
+        await s.until(lambda: s.main.app_state.box.jobs[0].state == "stopped")
+        assert [waiter.user for waiter in s.main.app_state.box.waiters] == ["lee"]
+    assert all_jobs(environ) == [] and waiters(os.environ) == ()
+
+
+async def test_a_demo_s_job_runs_when_devices_are_free_and_ends_when_it_is_stopped(
+    environ: dict[str, str],
+) -> None:
+    source = SimulatedSource(BOXES["empty"])
+    async with session(source=source, command=("python", "train.py"), environ=environ) as s:
+        s.main.set_app_state(replace(s.main.app_state, label=source.label))
+        await s.press("w", "2")
+        said = str(s.app.screen.query_one("#what", Static).render())
+        assert "2 devices are free" in said and "Wait" not in said
+        await s.press("enter")
+        assert "demo1 starts now" in s.main.message
+        await s.until(lambda: len(s.main.app_state.own_jobs) == 2)
+        assert not s.main.app_state.box.waiters
+        await s.press("D", "S", "S")
+        await s.until(lambda: not s.main.app_state.own_jobs)
+        assert s.main.app_state.box.jobs[0].state == "stopped"
+        assert all(device.processes == () for device in s.main.app_state.box.devices)
     assert all_jobs(environ) == []
+
+
+async def test_the_reason_of_a_selection_goes_when_it_is_no_longer_true() -> None:
+    free = box_at("laptop")
+    async with session(free) as s:
+        await s.press("b")
+        assert s.main.message
+        s.source.snapshot = replace(free, time=free.time + 1)
+        await s.until(lambda: s.main.app_state.box.time > free.time)
+        assert s.main.message, "it stays as long as it is true"
+        taken = (Process(4711, "compute", user="eve", memory=2**30, command="python steal.py"),)
+        s.source.snapshot = with_device(free, 0, utilization=90, memory_used=5 << 30, processes=taken)
+        await s.until(lambda: not s.main.message)
+        assert s.selected == ["0"]
+
+
+async def test_unlike_devices_are_told_with_the_selection() -> None:
+    async with session("mixed", size=(130, 40)) as s:
+        await s.press("0")
+        assert not any("unlike" in text for text in s.texts("#launch"))
+        await s.press("1")
+        (text,) = (text for text in s.texts("#launch") if "unlike devices" in text)
+        assert "GTX 1080" in text and "8.0G" in text
 
 
 async def test_a_box_that_cannot_be_read_is_not_called_busy() -> None:

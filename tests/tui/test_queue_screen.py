@@ -150,7 +150,7 @@ async def test_two_processes_are_in_line_and_ones_own_job_leaves_it_when_asked_t
             assert refreshed(job).state == "waiting", "another key in between"
             await s.press("S")
             await s.until(lambda: refreshed(job).state == "stopped")
-            await s.until(lambda: f"job {job.id}: SIGTERM" in texts(s, "#page-footer")[0])
+            await s.until(lambda: f"job {job.id} has left the queue" in texts(s, "#page-footer")[0])
             show(s, *waiters(os.environ))
             assert "1 in line" in texts(s)[0]
 
@@ -165,9 +165,9 @@ async def test_a_job_that_does_not_wait_any_more_is_not_stopped(desk: Desk, envi
         await s.press("down", "S", "S")
         await s.until(lambda: "not one of this machine" in texts(s, "#page-footer")[0])
         assert not refreshed(job).over
-        s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
+        s.main.set_app_state(replace(s.main.app_state, label="recorded box.json"))
         await s.press("S", "S")
-        assert "demo shared" in texts(s, "#page-footer")[0]
+        assert "recorded box.json" in texts(s, "#page-footer")[0]
         gate.open()
         ended(job)
 

@@ -343,6 +343,8 @@ def test_the_page_of_one_metric_goes_through_the_devices_that_tell_it() -> None:
 class _WithPast(StillSource):
     """A box with the history of its last two minutes."""
 
+    simulated = property(lambda self: self)
+
     def past(self) -> Iterator[list[tuple[float, tuple[Device, ...]]]]:
         yield [(NOW - ago, EIGHT) for ago in range(120, 0, -1)]
 
@@ -361,6 +363,8 @@ async def test_the_main_screen_shows_the_past_of_a_source_that_knows_it() -> Non
 
 class _WithLongPast(StillSource):
     """A box with the history of its last hour, the last minutes first."""
+
+    simulated = property(lambda self: self)
 
     def past(self) -> Iterator[list[tuple[float, tuple[Device, ...]]]]:
         yield [(NOW - ago, (gpu(0),)) for ago in range(300, 0, -2)]

@@ -209,3 +209,33 @@ def test_each_device_that_is_not_available_has_a_line_with_its_reason(call: Call
 def test_each_named_device_that_needs_force_has_a_line(call: Call) -> None:
     first, *lines = call("pick", "--demo", "--gpus", "0,2").err.splitlines()
     assert "--force" in first and len(lines) == 2
+
+
+@pytest.mark.parametrize("option", ["--gpus", "--never"])
+def test_a_range_of_devices_is_refused_with_the_list(call: Call, option: str) -> None:
+    assert "4,5,6" in call("pick", "--demo", option, "4-6").refused(2)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("pick", "-n", "2"),
+        ("pick", "--gpus", "0,1", "--why"),
+        ("run", "-n", "2", "--dry-run", "--", "true"),
+        ("run", "--gpus", "1,0", "--dry-run", "--", "true"),
+    ],
+)
+def test_unlike_devices_are_told_once_with_what_limits_them(call: Call, words: tuple[str, ...]) -> None:
+    ended = call(words[0], "--demo", "mixed", *words[1:])
+    (line,) = (line for line in ended.err.splitlines() if "unlike" in line)
+    assert ended.status == 0 and "GTX 1080" in line and "RTX 4090" in line and "8.0G" in line
+
+
+@pytest.mark.parametrize("words", [("-n", "1"), ("--gpus", "1")])
+def test_one_device_has_no_unlike_companion(call: Call, words: tuple[str, ...]) -> None:
+    assert "unlike" not in call("pick", "--demo", "mixed", *words).err
+
+
+def test_devices_of_one_model_are_not_unlike(call: Call, nvml_here: SimulatedNvml) -> None:
+    nvml_here.show_box(BOXES["rtx4090"])
+    assert "unlike" not in call("pick", "--gpus", "0,3").err

@@ -61,7 +61,8 @@ def test_a_job_of_a_demo_is_in_the_list_is_marked_there_and_stays_on_the_demo(ca
     assert "--demo=dgx-1" in call("jobs", "show", "--command", job.id).out
     only = call("jobs", "--demo", "dgx-1").out.splitlines()
     assert [line.split()[0] for line in only[1:]] == [job.id]
-    assert call("jobs", "--demo").out == ""
+    assert job.id not in call("jobs", "--demo").out
+    assert call("jobs", "--demo", "full").out == ""
     again = call("jobs", "rerun", job.id)
     assert (again.status, demo_of(ended(find_job(again.out.strip(), stored(desk.environ))))) == (0, "dgx-1")
 
@@ -317,6 +318,22 @@ def test_forget_removes_what_has_ended(call: Call, desk: Desk) -> None:
     assert call("jobs", "forget", "--all-ended").err == "gputui: removed 3 jobs\n"
     assert [job.id for job in all_jobs(desk.environ)] == [running.id]
     gate.open()
+
+
+def test_the_jobs_of_a_demo_are_listed_and_shown_and_nothing_else_is_done_with_them(call: Call) -> None:
+    assert [line.split()[0] for line in call("jobs", "--demo").out.splitlines()[1:]] == ["m6u5", "k3f9"]
+    whole = call("jobs", "log", "m6u5", "--demo")
+    assert whole.status == 0 and len(whole.out.splitlines()) > 10
+    (line,) = call("jobs", "log", "m6u5", "-n", "1", "--demo").out.splitlines()
+    assert line.startswith("step ")
+    assert call("jobs", "log", "k3f9", "--demo=shared", "--json").json["lines"]
+    assert call("jobs", "show", "k3f9", "--demo").status == 0
+    for words in (("stop", "m6u5"), ("wait", "m6u5"), ("attach", "m6u5"), ("forget", "k3f9")):
+        assert "example" in call("jobs", *words, "--demo").refused(2)
+    call("jobs", "stop", "m6", "--demo").refused(2)
+    call("jobs", "log", "m6u5").refused(2)
+    call("jobs", "log", "m6u5", "--demo", "full").refused(2)
+    assert call("jobs", "forget", "--all-ended", "--demo").status == 0
 
 
 # jobs rerun, jobs show

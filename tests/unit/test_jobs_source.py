@@ -15,6 +15,7 @@ import pytest
 
 from gputui.allocating.device_request import DeviceRequest
 from gputui.inventory.claim import Claim
+from gputui.inventory.formatting import YOU
 from gputui.inventory.job import Job, PidScope
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
@@ -188,6 +189,7 @@ def test_a_demo_shows_the_jobs_that_anybody_started_on_its_devices_and_no_others
     seen = WithJobs(simulated, desk.environ).read()
     assert [job.id for job in seen.jobs] == [there.id]
     assert [(claim.job, claim.own) for claim in seen.claims] == [(there.id, True)]
+    assert seen.claims[0].user == YOU, "a person has one name on a simulated box"
     other = WithJobs(SimulatedSource(BOXES["rtx3090"]), desk.environ).read()
     assert there.id not in {job.id for job in other.jobs}
     gate.open()

@@ -86,7 +86,7 @@ def test_a_whole_uuid_is_that_device_though_another_begins_with_it() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["-1", "1-3", "0 1", "all", "None", "cuda:0", "0:1:2", "+1", "1.0", "gpu-00000003", "٣", "²", "0x1"],
+    ["-1", "3-1", "0 1", "all", "None", "cuda:0", "0:1:2", "+1", "1.0", "gpu-00000003", "٣", "²", "0x1"],
 )
 def test_what_is_neither_an_index_nor_a_uuid_is_a_wrong_call(text: str) -> None:
     assert f"{text!r} is neither" in _wrong(text)
@@ -104,6 +104,13 @@ def test_an_instance_is_named_as_it_is_shown() -> None:
     for text in ("2:2", "0:0", "9:0"):
         assert "unknown device" in _wrong(text)
     assert "a second time" in _wrong("2:1,2:1")
+
+
+def test_a_range_is_refused_with_the_list_to_type() -> None:
+    assert _wrong("1-3").endswith("type --gpus 1,2,3")
+    assert _wrong("0,2-3").endswith("type --gpus 0,2,3")
+    assert "neither an index" in _wrong("1-")
+    assert len(_wrong("1-999999999")) < 200
 
 
 def test_an_index_never_means_an_instance() -> None:

@@ -119,9 +119,15 @@ def test_nobody_in_line_is_said_on_stderr(call: Call) -> None:
 
 
 def test_without_a_driver_the_line_is_told_all_the_same(box: Box) -> None:
+    box.driver.fail_init(9)
+    for command in ("queue", "claims"):
+        status, out, err = box.call(command)
+        assert (status, out, len(err.splitlines())) == (0, "", 1), "an empty line needs no driver"
+        assert "driver" not in err
     _in_line(box, 2, "python t.py")
-    status, out, err = box.call("queue", GPUTUI_NVML="/nowhere", SIMNVML_LIBRARY="/nowhere")
-    assert status == 0 and "python t.py" in out, err
+    status, out, err = box.call("queue")
+    assert status == 0 and "python t.py" in out and "driver" in err
+    assert box.call("queue", "--json")[2] == ""
 
 
 def test_the_demo_box_has_a_line_in_motion(call: Call) -> None:

@@ -93,7 +93,7 @@ def test_percentages_and_temperatures_are_possible(name: str) -> None:
             assert (device.power or 0) <= (device.power_limit or 1_000)
 
 
-@pytest.mark.parametrize("name", sorted(set(BOXES) - {"idle", "laptop"}))
+@pytest.mark.parametrize("name", sorted(set(BOXES) - {"empty", "idle", "laptop"}))
 def test_a_box_with_somebody_on_it_moves(name: str) -> None:
     film = _film(name)
     assert len({tuple(d.utilization for d in snapshot.devices) for snapshot in film}) > 3 or (
@@ -202,7 +202,8 @@ def test_a_source_counts_from_the_moment_it_was_opened() -> None:
     first = source.read(Want.ALL)
     assert first.time == NOW + 3 and first.devices[3].fault
     source.close()
-    assert source.read().devices[3].fault is None
+    moment[0] += 3
+    assert source.read().time == NOW + 6 and source.read().devices[3].fault, "it goes on while it is closed"
 
 
 def test_opening_twice_does_not_start_the_box_again() -> None:
@@ -251,9 +252,52 @@ def test_no_box_has_the_name_of_another_and_no_two_gpus_have_used_the_same_energ
     assert len({*energies}) == len(energies)
 
 
-def test_the_numbers_in_the_log_of_a_job_go_up_line_by_line() -> None:
-    logs = [job.logs for job in BOXES[DEFAULT].jobs if any("step " in line for line in job.logs)]
-    assert logs
-    for lines in logs:
-        steps = [int(line.partition("step ")[2].partition("/")[0]) for line in lines if "step " in line]
-        assert len({after - before for before, after in pairwise(steps)}) == 1 and steps[0] < steps[-1]
+def test_the_log_of_a_job_that_runs_only_grows() -> None:
+    last = -1
+    for elapsed in range(0, 4 * 3600, 7):
+        (tail,) = (job.tail for job in at(BOXES[DEFAULT], elapsed, NOW).jobs if not job.over)
+        steps = [int(line.partition("step ")[2].split()[0]) for line in tail]
+        assert steps == sorted({*steps}) and steps[-1] >= last, elapsed
+        last = steps[-1]
+
+
+def test_a_stopped_job_leaves_its_devices_and_its_log_ends() -> None:
+    moment = [NOW]
+    source = SimulatedSource(BOXES[DEFAULT], clock=lambda: moment[0])
+    source.open()
+    moment[0] += 10
+    assert not source.stop("nobody") and source.stop("m6u5") and source.stop("m6u5")
+    before = source.read()
+    moment[0] += 60
+    after = source.read()
+    for snapshot in (before, after):
+        job = next(job for job in snapshot.jobs if job.id == "m6u5")
+        assert (job.state, job.ended) == ("stopped", NOW + 10)
+        assert not any(process.own for process in snapshot.devices[1].processes or ())
+        assert not any(claim.own for claim in snapshot.claims)
+        assert job.tail == next(each for each in before.jobs if each.id == "m6u5").tail
+
+
+def test_those_in_line_get_devices_in_their_order() -> None:
+    moment = [NOW]
+    source = SimulatedSource(BOXES["empty"], clock=lambda: moment[0])
+    keys = [device.key for device in source.read().devices]
+    all_four = source.wait_in_line(["python", "a b.py"], 4, None)
+    moment[0] += 1
+    last = source.wait_in_line(["python", "last.py"], 1, keys[3:])
+    first, second = (job for job in source.read().jobs)
+    assert (first.id, first.state, first.keys) == (all_four, "running", tuple(keys))
+    assert first.argv == ("python", "a b.py")
+    assert (second.id, second.state, second.keys) == (last, "waiting", ())
+    assert [waiter.ours for waiter in source.read().waiters] == [True]
+    moment[0] += 1
+    assert source.stop(all_four)
+    assert next(job for job in source.read().jobs if job.id == last).keys == (keys[3],)
+
+
+def test_nobody_passes_one_who_waits_for_the_same_devices() -> None:
+    moment = [NOW]
+    source = SimulatedSource(BOXES[DEFAULT], clock=lambda: moment[0])
+    keys = [device.key for device in source.read().devices]
+    behind_ana = source.wait_in_line(["python", "t.py"], 1, keys[4:5])
+    assert next(job for job in source.read().jobs if job.id == behind_ana).state == "waiting"

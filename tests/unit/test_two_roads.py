@@ -66,7 +66,7 @@ def test_both_roads_give_the_same_snapshot(
     box = BOXES[name]
     # The first reading sees a healthy box, as that of a running program does: a GPU that is lost later keeps
     # its name.
-    healthy = replace(box, gpus=tuple(replace(gpu, fails_after=None) for gpu in box.gpus))
+    healthy = replace(box, gpus=tuple(replace(gpu, fails_after=float("inf")) for gpu in box.gpus))
     truth = at(box, elapsed, OPENED)
     nvml_here.show_box(healthy, elapsed, OPENED)
     directory = Directory(at(healthy, elapsed, OPENED))

@@ -6,7 +6,7 @@ The screen, where the user selects the devices, uses only the second half (alloc
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gputui.allocating.allocation import Allocation
@@ -17,12 +17,13 @@ from gputui.sources.source import Source
 if TYPE_CHECKING:
     # Waiting takes milliseconds to import, and few requests wait.
     from gputui.allocating.allocate_in_turn import TurnListener
+    from gputui.vendors.visibility import Environ
 
 
 def allocate(
     request: Request,
     source: Source,
-    environ: Mapping[str, str],
+    environ: Environ,
     listener: TurnListener,
     holds: bool = False,
     approve: Approve | None = None,

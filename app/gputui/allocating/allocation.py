@@ -7,7 +7,7 @@ asked about: the command line refuses, the screen asks.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from gputui.allocating.errors import RequestError, UnsafeError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease, TakenError
     from gputui.inventory.typed_json import Json
     from gputui.inventory.waiter import Waiter
-    from gputui.vendors.visibility import Changes, Ids, Visibility
+    from gputui.vendors.visibility import Changes, Environ, Ids, Visibility
 
 T = TypeVar("T")
 
@@ -146,7 +146,7 @@ class Allocation(NamedTuple):
 
         return vendor_of(self.devices, vendors_of(self.snapshot.devices)).visibility
 
-    def changes(self, environ: Mapping[str, str], ids: Ids = "index") -> Changes:
+    def changes(self, environ: Environ, ids: Ids = "index") -> Changes:
         """The changes of `environ` that make exactly the devices visible, in their order.
 
         Raises RequestError where no variable can do so: without one, a program would use every device.
@@ -194,7 +194,7 @@ class Allocation(NamedTuple):
             self.lease.release()
 
 
-def queue_for(devices: Sequence[Device], snapshot: Snapshot, environ: Mapping[str, str]) -> Queue | None:
+def queue_for(devices: Sequence[Device], snapshot: Snapshot, environ: Environ) -> Queue | None:
     """The queue of the programs that wait for devices like these; None where none waits.
 
     The devices of our own lease are left out, because nobody else can have them before it ends.
@@ -211,7 +211,7 @@ def queue_for(devices: Sequence[Device], snapshot: Snapshot, environ: Mapping[st
     return Queue(waiters) if waiters else None
 
 
-def hold(allocation: Allocation, environ: Mapping[str, str], partly: bool = False) -> Allocation:
+def hold(allocation: Allocation, environ: Environ, partly: bool = False) -> Allocation:
     """The allocation with a lease on its devices, and with the conflicting claims of others.
 
     Either all devices are leased or none. With `partly`, those that nobody else has claimed are leased, and

@@ -14,6 +14,7 @@ from gputui.choosing.links import PERMUTED, permuted_behind_switches
 from gputui.choosing.named_devices import NONE, devices_named, keys_named
 from gputui.choosing.order import SORT_KEYS, sorted_by
 from gputui.choosing.pick import Constraints, PickResult, available, of_own_lease, pick
+from gputui.choosing.speed import unlike
 from gputui.choosing.verdict import Idle, Verdict, Verdicts, verdicts
 from gputui.choosing.verdict_text import claimed, refusals, state_and_reason
 from gputui.inventory.device import Device
@@ -30,7 +31,7 @@ from gputui.vendors.registry import (
     vendors_of,
 )
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Inherited
+from gputui.vendors.visibility import Environ, Inherited
 
 Approve = Callable[["Sequence[Device] | int", "Sequence[Vendor]"], None]
 """Check whether the command agrees with these devices, before any is claimed or waited for.
@@ -60,7 +61,7 @@ class Allocator:
         self,
         request: Request,
         source: Source,
-        environ: Mapping[str, str],
+        environ: Environ,
         listener: Listener,
         holds: bool = False,
         approve: Approve | None = None,
@@ -319,7 +320,7 @@ class Allocator:
         self._check_enough(picked, constraints, snapshot, avoid)
         if explain:
             self._explain(snapshot, picked.devices, picked.alternatives[0].reason)
-        self._warn_of_order(snapshot, picked.devices)
+        self._warn(snapshot, picked.devices)
         return Allocation(self.request, picked.devices, snapshot, picked.alternatives)
 
     def _check_enough(
@@ -389,7 +390,7 @@ class Allocator:
         if request.explain and devices:
             why = f"as named; {alternatives[0].reason}" if alternatives else "as named"
             self._explain(snapshot, devices, why)
-        self._warn_of_order(snapshot, devices)
+        self._warn(snapshot, devices)
         return Allocation(request, devices, snapshot, alternatives)
 
     def _checked(self, devices: Sequence[Device], snapshot: Snapshot) -> tuple[Device, ...]:
@@ -510,17 +511,23 @@ class Allocator:
         labels = ",".join(map(snapshot.label, devices))
         self._notice(f"GPU {labels}: {reason or 'no known difference'}", "reason")
 
-    def _warn_of_order(self, snapshot: Snapshot, devices: Sequence[Device]) -> None:
-        """Warn of an order that NCCL may get wrong.
+    def _warn(self, snapshot: Snapshot, devices: Sequence[Device]) -> None:
+        """Warn of unlike devices, and of an order that NCCL may get wrong.
 
-        Further facts are read only for an order that is not ascending.
+        Further facts are read only for several devices that were named, and for an order that is not
+        ascending.
         """
+        keys = {device.key for device in devices}
+        if len(keys) > 1 and None in {device.name for device in devices}:
+            read = self._look(Want.SPEED, keys).by_key
+            devices = [read.get(device.key, device) for device in devices]
+        if (text := unlike(devices)) is not None:
+            self._notice(text)
         positions = [snapshot.position[device.key] for device in devices]
         if positions == sorted(positions):
             return
-        keys = [device.key for device in devices]
-        linked = self._look(Want.LINKS | Want.NAMES, set(keys))
-        there = [linked.by_key[key] for key in keys if key in linked.by_key]
+        linked = self._look(Want.LINKS | Want.NAMES, keys)
+        there = [linked.by_key[device.key] for device in devices if device.key in linked.by_key]
         if permuted_behind_switches(linked, there):
             self._notice(PERMUTED)
 

@@ -23,7 +23,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -53,6 +53,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.system.record_locks import END, unlock
 from gputui.system.users import user_name
+from gputui.vendors.visibility import Environ
 
 BEAT = 4.0
 """Seconds after which a waiter reports again that it can take devices."""
@@ -64,7 +65,7 @@ _MOST_NAMED = 3
 """The most waiters that a sentence names; the others are only counted."""
 
 
-def waiters(environ: Mapping[str, str], found: Iterable[Found] | None = None) -> tuple[Waiter, ...]:
+def waiters(environ: Environ, found: Iterable[Found] | None = None) -> tuple[Waiter, ...]:
     """All waiters, the first in line first; those that have lost their place are behind all others.
 
     `found` are the ticket files, where they have been listed already.
@@ -80,9 +81,7 @@ def waiters(environ: Mapping[str, str], found: Iterable[Found] | None = None) ->
     return tuple(sorted(there.values(), key=lambda waiter: (waiter.silent, waiter.place)))
 
 
-def in_line_for(
-    keys: Collection[str], environ: Mapping[str, str], box: Snapshot | None = None
-) -> tuple[Waiter, ...]:
+def in_line_for(keys: Collection[str], environ: Environ, box: Snapshot | None = None) -> tuple[Waiter, ...]:
     """The waiters that could take one of these devices, the first in line first; see `wanting`."""
     return wanting(waiters(environ), keys, box)
 
@@ -153,7 +152,7 @@ class Ticket:
     @classmethod
     def draw(
         cls,
-        environ: Mapping[str, str],
+        environ: Environ,
         count: int,
         devices: frozenset[str] | None,
         command: str,
@@ -196,7 +195,7 @@ class Ticket:
         forget_what_was_seen()
         return cls(files, devices, step)
 
-    def ahead(self, environ: Mapping[str, str], box: Snapshot | None = None) -> tuple[Waiter, ...]:
+    def ahead(self, environ: Environ, box: Snapshot | None = None) -> tuple[Waiter, ...]:
         """The waiters before us that could take the devices that we wait for.
 
         Only those that have been there, and wanted the same, in each complete look since we got in line: see

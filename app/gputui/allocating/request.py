@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from gputui.allocating.errors import RequestError
@@ -12,6 +11,7 @@ from gputui.choosing.order import Order
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.sources.source import Want
+from gputui.vendors.visibility import Environ
 
 
 class CommandList(NamedTuple):
@@ -22,7 +22,7 @@ class CommandList(NamedTuple):
     """
 
     words: str
-    environ: Mapping[str, str]
+    environ: Environ
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from gputui.allocating.settings import BOM, ScreenSettings, SettingsError, own_file, refuse_of_others
 from gputui.system.files import NoHomeError, alone, make_folder, private_folder, state_folder, write_private
+from gputui.vendors.visibility import Environ
 
 _KEYS = {"keymap": "keys"}
 """The key in the file for a field of ScreenSettings, where it is not the field's name."""
 
 
-def save_screen(environ: Mapping[str, str], before: ScreenSettings, after: ScreenSettings) -> None:
+def save_screen(environ: Environ, before: ScreenSettings, after: ScreenSettings) -> None:
     """Write the differences into the user's settings file; see `save`."""
     fields = zip(ScreenSettings._fields, before, after, strict=True)
     save(environ, [("screen", _KEYS.get(field, field), new) for field, old, new in fields if old != new])
 
 
-def save(environ: Mapping[str, str], changes: Iterable[tuple[str, str, object]]) -> None:
+def save(environ: Environ, changes: Iterable[tuple[str, str, object]]) -> None:
     """Write the changes (table, key, new value; None: the default) into the user's settings file; everything
     else in it stays as it is.
 

@@ -43,6 +43,7 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping
 from itertools import repeat
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputui.choosing.rules import DEFAULT_RULES, Rules
@@ -51,7 +52,7 @@ from gputui.inventory.formatting import GIB
 from gputui.inventory.light_dataclasses import replace
 from gputui.system.trust import how_changed, who_can_change
 from gputui.system.users import own_name
-from gputui.vendors.visibility import Confine
+from gputui.vendors.visibility import Confine, Environ
 
 if TYPE_CHECKING:
     from gputui.allocating.settings_tables import Stray
@@ -129,15 +130,22 @@ class Settings(NamedTuple):
     hosts: HostSettings = HostSettings()
 
 
-def settings(environ: Mapping[str, str]) -> Settings:
-    """The administrator's settings, overridden by the user's. Raises SettingsError."""
+def settings(environ: Environ, unsaved: Mapping[tuple[str, str], object] = MappingProxyType({})) -> Settings:
+    """The administrator's settings, overridden by the user's, and these by values that are not saved, by
+    table and key (None: the default). Raises SettingsError."""
     found = Settings()
     for file, document in documents(environ):
+        for table, key in unsaved:
+            if isinstance(document.get(table), dict):
+                document[table].pop(key, None)
         found = _with(found, document, file)
+    for (table, key), value in unsaved.items():
+        if value is not None:
+            found = _with(found, {table: {key: value}}, key)
     return found
 
 
-def documents(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def documents(environ: Environ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the settings files that there are, the administrator's first, with their parsed TOML. Raises
     SettingsError."""
     for file in (SYSTEM, own_file(environ)):
@@ -179,7 +187,7 @@ def _at_once(file: str, flags: int) -> int:
     return os.open(file, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def own_file(environ: Mapping[str, str]) -> str | None:
+def own_file(environ: Environ) -> str | None:
     """`$XDG_CONFIG_HOME/gputui/config.toml` (XDG Base Directory Specification); None without a home."""
     config, home = environ.get("XDG_CONFIG_HOME", ""), environ.get("HOME", "")
     if not config.startswith("/"):

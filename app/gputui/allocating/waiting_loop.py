@@ -7,7 +7,7 @@ waiting costs at most 0.1 %. One more look is due when the window of enough devi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from gputui.allocating.queue import BEAT, Ticket, is_waiting, names_in_line, nth
 from gputui.choosing.pick import Constraints, Refusal, TooLittleMemory, TooMuchLoad, available
@@ -20,6 +20,7 @@ from gputui.inventory.formatting import gpus
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
+from gputui.vendors.visibility import Environ
 
 _LOOK_AHEAD = 1.0
 """Seconds between two looks at the ticket before ours: each takes one to three system calls."""
@@ -86,7 +87,7 @@ class Wait:
     `box` is the last snapshot. `keys` are those of suitable devices, None for any.
     """
 
-    environ: Mapping[str, str]
+    environ: Environ
     ticket: Ticket | None
     constraints: Callable[[Snapshot], Constraints]
     wanted: int

@@ -13,6 +13,7 @@ from gputui.vendors.registry import vendors
 
 NONE = "none"
 _INSTANCE = re.compile("[0-9]+:[0-9]+", re.ASCII)
+_RANGE = re.compile("([0-9]{1,2})-([0-9]{1,2})")
 _LEAST_DIGITS = 8
 """The fewest digits of a shortened UUID: a device that is added later will hardly begin with the same."""
 
@@ -88,6 +89,17 @@ def could_name(word: str) -> bool:
     return any(word.startswith(prefix) for vendor in vendors() for prefix in vendor.uuid_prefixes)
 
 
+def no_name(word: str, text: str) -> str:
+    """Why a word of the list `text` names no device of any box. For a range, the message has the list to type
+    instead."""
+    if found := _RANGE.fullmatch(word):
+        first, last = map(int, found.groups())
+        if first < last:
+            listed = ",".join(map(str, range(first, last + 1)))
+            return f"{word!r} is a range: type {text.replace(word, listed)}"
+    return f"{word!r} is neither an index nor a UUID (GPU-…, MIG-…)"
+
+
 def _index(word: str) -> tuple[str, str] | None:
     """The vendor and the index of "nvidia:0"; ("", "0") for "0", which matches any vendor; else None."""
     vendor, colon, number = word.rpartition(":")
@@ -115,7 +127,7 @@ def _device_named(entry: str, text: str, snapshot: Snapshot, vendor: str | None)
         found = [device for device in found if device.apart is None] or found
     labels = list(map(snapshot.label, found))
     if not found and not could_name(entry):
-        why = f"{entry!r} is neither an index nor a UUID (GPU-…, MIG-…)"
+        why = no_name(entry, f"--gpus {text}")
     elif not found:
         offered = ", ".join(snapshot.label(d) for d in snapshot.devices if d.index >= 0)
         has = offered or ("no device to select" if snapshot.devices else "no devices")

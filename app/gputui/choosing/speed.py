@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputui.inventory.device import Device, one_model
+from gputui.inventory.formatting import short_name, size
 
 
 def slowness(device: Device) -> tuple[int, ...]:
     """A sort key, fastest first: compute capability, then cores times clock. Unknown counts as slowest."""
     major, minor = device.capability or (0, 0)
     return -major, -minor, -(device.cores or 0) * (device.max_sm_clock or 0)
+
+
+def unlike(devices: Sequence[Device]) -> str | None:
+    """What devices of several models mean for a program that runs on all of them; None for one model, or
+    where the models are not known."""
+    models = [*dict.fromkeys(short_name(device.name) for device in devices if device.name)]
+    if len(models) < 2:
+        return None
+    memory = {device.memory_total for device in devices if device.memory_total is not None}
+    limit = f", the smallest memory ({size(min(memory))}) is the limit" if len(memory) > 1 else ""
+    return f"unlike devices ({', '.join(models)}): the slowest sets the pace{limit}"
 
 
 _AS_MUCH = 0.9

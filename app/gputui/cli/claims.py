@@ -29,7 +29,7 @@ from gputui.inventory.claim import Claim
 from gputui.inventory.columns import Column, printed
 from gputui.inventory.formatting import UNKNOWN, age, by, in_time, person, printable
 from gputui.inventory.light_dataclasses import replace
-from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.typed_json import Document, Json, View
 from gputui.sources.source import NoSourceError, Want
 
@@ -83,7 +83,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
         print("\n".join(set_up(args.setup)))
         return DONE
-    box: Snapshot | None = None
+    box, unread = Snapshot(Host(), time.time(), ()), None
     simulated = elsewhere(args)
     try:
         with opened(args) as source:
@@ -94,25 +94,25 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         if simulated:
             raise
         # The claims are known without a driver, too.
-        say(str(error))
-    found = box.claims if box and simulated else ()
+        unread = str(error)
+    found = box.claims if simulated else ()
     kept: Kept = {}
     if not simulated:
         problems = Problems()
-        names, keys = seen(os.environ, problems), None if box is None else box.by_key
+        names, keys = seen(os.environ, problems), None if unread else box.by_key
         found, odd = claims(os.environ, keys, names, problems)
         for each in odd:
             say(f"warning: {each}")
         away = sum(each.uid != os.geteuid() and each.key not in keys for each in names.records) if keys else 0
         if away:
             say(f"warning: ignored: {away} records of devices that are not on this machine")
-        if found and box is not None:
+        if found and not unread:
             from gputui.allocating.claims.processes import ClaimProcesses
 
             found = ClaimProcesses().of(found, box.devices)
             box = replace(box, claims=found)
         kept = keepers(found)
-    uses = claimed_uses(box) if box else ()
+    uses = claimed_uses(box)
     if args.json:
         folder = None if simulated else base(os.environ)[0]
         print_json(CLAIMS.write(folder=folder, claims=[_row(c, box, uses, kept.get(c)) for c in found]))
@@ -120,13 +120,15 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         say("no claims; `gputui run` claims the devices that it starts on")
     else:
         print_lines(printed(_columns(box, uses, kept), found))
+        if unread:
+            say(f"the devices are not known: {unread}")
     return DONE
 
 
-def _columns(box: Snapshot | None, uses: Sequence[ClaimedUse], kept: Kept) -> tuple[Column[Claim], ...]:
+def _columns(box: Snapshot, uses: Sequence[ClaimedUse], kept: Kept) -> tuple[Column[Claim], ...]:
     def command(claim: Claim) -> str:
         use = _use(claim, uses)
-        unclaimed = f"({claimed_and_runs_on(use, box)}) " if box and use and use.differs else ""
+        unclaimed = f"({claimed_and_runs_on(use, box)}) " if use and use.differs else ""
         return unclaimed + printable(claim.command or UNKNOWN) + by(claim.client) + _ended(kept.get(claim))
 
     return (
@@ -155,14 +157,12 @@ def _use(claim: Claim, uses: Sequence[ClaimedUse]) -> ClaimedUse | None:
     return next((use for use in uses if use.has(claim)), None)
 
 
-def _device(claim: Claim, box: Snapshot | None) -> str:
-    device = box.by_key.get(claim.key) if box else None
-    return f"GPU {box.label(device)}" if box and device else claim.key
+def _device(claim: Claim, box: Snapshot) -> str:
+    device = box.by_key.get(claim.key)
+    return f"GPU {box.label(device)}" if device else claim.key
 
 
-def _row(
-    claim: Claim, box: Snapshot | None, uses: Sequence[ClaimedUse], kept_by: Sequence[Keeper] | None
-) -> Json:
-    device = box.by_key.get(claim.key) if box else None
+def _row(claim: Claim, box: Snapshot, uses: Sequence[ClaimedUse], kept_by: Sequence[Keeper] | None) -> Json:
+    device = box.by_key.get(claim.key)
     index = device.index if device and device.parent is None else None
     return _CLAIM.write(claim, index=index, kept_by=kept_by, **use_document(_use(claim, uses)))

@@ -197,8 +197,8 @@ def add_source_options(parser: argparse.ArgumentParser) -> None:
         const="",
         type=_box,
         metavar="BOX",
-        help="show a simulated box instead of this machine; BOX may be a file with the output of"
-        " `nvidia-smi topo -m`",
+        help="show a simulated box instead of this machine: shared (busy), full, empty, lost (broken), mixed,"
+        " … (`--demo list`), or a file with the output of `nvidia-smi topo -m`",
     )
     where.add_argument(
         "--from",

@@ -8,9 +8,9 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from gputui.allocating.named_source import named_source
+from gputui.allocating.named_source import named_source, opened_in_time
 from gputui.cli.common import (
     DONE,
     Parser,
@@ -27,7 +27,7 @@ from gputui.cli.common import (
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.job_output import NOT_KNOWN, attached, status_of, write
 from gputui.inventory.formatting import MIB
-from gputui.inventory.job import Job
+from gputui.inventory.job import NOWHERE, Job, JobError
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.waiter import Waiter
@@ -52,6 +52,9 @@ _LINES = 1000
 """The number of log lines that `log -f` shows first on a terminal."""
 
 
+_DEMO: dict[str, Any] = {"nargs": "?", "const": "", "metavar": "BOX", "help": "only the jobs of this demo"}
+
+
 class _ActionParser(Parser):
     """Our parser, with the signature that argparse uses for an action."""
 
@@ -67,7 +70,7 @@ def parser() -> Parser:
         example="gputui jobs log -f k3f9",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
-    made.add_argument("--demo", nargs="?", const="", metavar="BOX", help="only the jobs of this demo")
+    made.add_argument("--demo", **_DEMO)
     add_hosts_option(made)
     actions = made.add_subparsers(dest="action", metavar="ACTION", parser_class=_ActionParser)
     actions.add_parser("list", help="list the jobs, as without an action", description="List the jobs.")
@@ -152,6 +155,7 @@ def parser() -> Parser:
     gone.add_argument("--all-ended", action="store_true", help="remove all jobs that have ended")
     gone.add_argument("--force", action="store_true", help="also remove jobs of another machine or container")
     for name, action in actions.choices.items():
+        action.add_argument("--demo", default=argparse.SUPPRESS, **_DEMO)
         if name != "attach":
             action.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
     return made
@@ -171,9 +175,22 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         return call_on_boxes("jobs", args, words)
     jobs = stored(os.environ)
     if args.demo is not None:
-        jobs = replace(jobs, jobs=tuple(job for job in jobs.jobs if demo_of(job) == args.demo))
+        started = (job for job in jobs.jobs if demo_of(job) == args.demo)
+        jobs = replace(jobs, jobs=(*_of_demo(args), *started))
     there = _of_other_boxes(args, words, jobs)
     return _ACTIONS[args.action](args, jobs) if there is None else there
+
+
+def _of_demo(args: argparse.Namespace) -> tuple[Job, ...]:
+    """Return the jobs of the simulated box itself, where they are only looked at. Raise JobError where
+    another action is meant for one."""
+    with opened_in_time(named_source(args.demo, None)) as source:
+        found = source.read(Want(0)).jobs
+    if args.action in (None, "list", "log", "show"):
+        return found
+    for id in {*getattr(args, "ids", ()), getattr(args, "id", None)} & {job.id for job in found}:
+        raise JobError(f"job {id} is only the demo's example: its log and facts can be shown")
+    return ()
 
 
 def _of_other_boxes(args: argparse.Namespace, words: Sequence[str], jobs: Stored) -> int | None:
@@ -189,7 +206,7 @@ def _of_other_boxes(args: argparse.Namespace, words: Sequence[str], jobs: Stored
 def _list(args: argparse.Namespace, jobs: Stored) -> int:
     for one in jobs.unreadable:
         say(f"warning: {cannot_read(one)}")
-    box = _box(jobs.jobs)
+    box = _box(jobs.jobs, args.demo)
     uses = _uses(box)
     if args.json:
         from gputui.cli.jobs_text import document
@@ -205,14 +222,13 @@ def _list(args: argparse.Namespace, jobs: Stored) -> int:
         print_lines(printed(columns, jobs.jobs, output_width()))
     else:
         demo = "" if args.demo is None else f"--demo={args.demo} "
-        said = f"no jobs; `gputui run {demo}--detach -n 1 -- python train.py` starts one"
-        say(f"{said}, and the jobs on the demo's screen are examples" if demo else said)
+        say(f"no jobs; `gputui run {demo}--detach -n 1 -- python train.py` starts one")
     return DONE
 
 
-def _box(jobs: Sequence[Job]) -> Snapshot:
-    """Return the parts of the box that a list of these jobs needs: the devices that running jobs use, and the
-    devices that queued jobs wait for. Without a driver, only the queue."""
+def _box(jobs: Sequence[Job], demo: str | None = None) -> Snapshot:
+    """Return the parts of the box, or of this demo, that a list of these jobs needs: the devices that running
+    jobs use, and the devices that queued jobs wait for. Without a driver, only the queue."""
     want, line = Want(0), tuple[Waiter, ...]()
     if any(job.state == "waiting" for job in jobs):
         from gputui.allocating.queue import waiters
@@ -224,7 +240,7 @@ def _box(jobs: Sequence[Job]) -> Snapshot:
         want |= Want.NAMES | Want.PROCESSES | Want.OWNERS | Want.CLAIM_PROCESSES
     box = Snapshot(Host(), time.time(), ())
     if want:
-        source = InTime(named_source(None, None), _PATIENCE)
+        source = InTime(named_source(demo, None), _PATIENCE)
         with contextlib.suppress(NoSourceError):
             source.open()
             box = source.read(want)
@@ -241,8 +257,9 @@ def _uses(box: Snapshot) -> dict[str, ClaimedUse]:
 
 def _log(args: argparse.Namespace, jobs: Stored) -> int:
     job = readable_job(args.id, jobs, newest=True)
-    if args.plain or args.json:
-        if args.follow:
+    example = job.folder == NOWHERE
+    if args.plain or args.json or example:
+        if args.follow and not example:
             option = "--json" if args.json else "--plain"
             raise WrongCallError(f"{option} cannot be used with --follow: it shows a log as it is now")
         try:
@@ -253,7 +270,7 @@ def _log(args: argparse.Namespace, jobs: Stored) -> int:
 
         tail = Tail(job.log, most=MIB)
         tail.feed()
-        lines = tail.lines(args.lines)
+        lines = job.tail[-(args.lines or MIB) :] if example else tail.lines(args.lines)
         if args.json:
             from gputui.cli.jobs_text import LOG
 

@@ -69,6 +69,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
 
         return call_on_boxes("queue", args, words)
     want = Want.NAMES | Want.QUEUE if args.json else Want.ALL & ~Want.WIRING
+    unread = None
     try:
         with opened(args) as source:
             snapshot = source.read(want) if args.json else read_with_past(source, want)
@@ -76,7 +77,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         if elsewhere(args):
             raise
         # The queue is known without a driver, too.
-        say(str(error))
+        unread = str(error)
         snapshot = Snapshot(Host(), time.time(), (), waiters=waiters(os.environ))
     if args.json:
         print_json(document(snapshot))
@@ -87,6 +88,8 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         rules = own_settings().rules
         judged = verdicts(snapshot, rules)
         print_lines(_lines(snapshot, outlook(snapshot, judged, known_idle(snapshot), rules.idle)))
+        if unread:
+            say(f"the devices are not known: {unread}")
     return DONE
 
 

@@ -7,7 +7,7 @@ import math
 
 from gputui.allocating.device_request import DeviceRequest
 from gputui.choosing.grouping import parse
-from gputui.choosing.named_devices import could_name
+from gputui.choosing.named_devices import could_name, no_name
 from gputui.choosing.order import ORDERS
 from gputui.cli.common import duration_type, number_type, parsed_by
 from gputui.inventory.formatting import read_size
@@ -157,7 +157,7 @@ def _list(text: str) -> tuple[str, ...]:
     words = tuple(part.strip() for part in text.split(",") if part.strip())
     for word in words:
         if not could_name(word):
-            raise argparse.ArgumentTypeError(f"{word!r} is neither an index nor a UUID (GPU-…, MIG-…)")
+            raise argparse.ArgumentTypeError(no_name(word, text))
     return words
 
 

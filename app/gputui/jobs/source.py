@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from gputui.inventory.claim import Claim
+from gputui.inventory.formatting import YOU
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Source, Want
@@ -54,7 +55,7 @@ class WithJobs:
     ) -> None:
         self._early = early
         self.label = source.label
-        self.past = getattr(source, "past", None)
+        self.simulated = getattr(source, "simulated", None)
         self._source, self._environ = source, environ
         self._folder: Path | None = None
         self._user = own_name()
@@ -86,10 +87,12 @@ class WithJobs:
 
     def _claims(self, snapshot: Snapshot) -> Iterator[Claim]:
         """The claims that the jobs would hold if the box were this machine."""
+        # On a simulated box, everything else of the person is called so, too.
+        user = self._user if self.simulated is None else YOU
         for job in self._jobs:
             for key in () if job.over else job.keys:
                 if key in snapshot.by_key and key not in snapshot.claimed:
-                    yield Claim(key, self._user, job.began, job.title, job=job.id, own=True)
+                    yield Claim(key, user, job.began, job.title, job=job.id, own=True)
 
     def close(self) -> None:
         self._source.close()

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
-from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Source, Want
+
+if TYPE_CHECKING:
+    from gputui.sources.simulated.source import SimulatedSource
 
 CHANGES_EVERY = 2
 """Seconds between two readings of the process lists of devices whose memory or load has changed."""
@@ -41,10 +44,6 @@ _PACES: tuple[tuple[Want, int], ...] = (
 
 Listener = Callable[["Snapshot | Exception", float], None]
 """Called with a snapshot or an error, and the time (`time.monotonic`) at which its reading began."""
-
-Past = Callable[[], "Iterable[Sequence[tuple[float, tuple[Device, ...]]]]"]
-"""Returns the devices at earlier times (epoch seconds): stretches of time, the latest first, each starting at
-its oldest time. May be called from any thread."""
 
 
 class Sampler:
@@ -83,8 +82,8 @@ class Sampler:
         self.took = 0.0
         """The duration of the last good reading, in seconds."""
         self._linked = False
-        self.past: Past | None = getattr(source, "past", None)
-        """Returns the past of the box, where the source has a past."""
+        self.simulated: SimulatedSource | None = getattr(source, "simulated", None)
+        """The simulated box, where the source is one: it has a past, and jobs that are only rehearsed."""
 
     def start(self) -> None:
         """Begin reading at once."""

@@ -313,7 +313,7 @@ class Recorded:
 
 
 def of_past(past: Iterable[Sequence[tuple[float, tuple[Device, ...]]]]) -> Recorded:
-    """Return the usage of earlier devices (`Sampler.past`): a simulated box has no files."""
+    """Return the usage of earlier devices (`SimulatedSource.past`): a simulated box has no files."""
     return of_film(Snapshot(Host(), *reading) for stretch in reversed([*past]) for reading in stretch)
 
 

@@ -15,8 +15,9 @@ from gputui.choosing.named_devices import keys_named
 from gputui.choosing.own_jobs import own_job_on
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
+from gputui.choosing.speed import unlike
 from gputui.choosing.state_times import Watch, with_cooling
-from gputui.choosing.verdict import Verdict, verdicts, with_idle
+from gputui.choosing.verdict import Verdict, Verdicts, verdicts, with_idle
 from gputui.choosing.verdict_text import in_use_by, reason, refusal, state_and_brief, state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import devices_text, gpus, printable, short_name
@@ -38,9 +39,11 @@ from gputui.vendors.registry import (
 )
 from gputui.vendors.registry import listed as listed_in_command
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Inherited
+from gputui.vendors.visibility import Environ, Inherited
 
 if TYPE_CHECKING:
+    from gputui.choosing.bandwidth import Rates
+
     # The first frame needs no best set, and the search for one takes 7 ms to import.
     from gputui.choosing.best import Alternative
     from gputui.choosing.claimed_use import ClaimedUse
@@ -133,22 +136,22 @@ class AppState:
     always_warns            whether `warnings` are also shown without a command
     """
 
-    environ: Mapping[str, str]
+    environ: Environ
     options: LaunchOptions = field(default_factory=LaunchOptions)
     label: str = ""
     snapshot: Snapshot | None = None
-    verdicts_now: Mapping[str, Verdict] = field(default_factory=dict)
+    verdicts_now: Verdicts = field(default_factory=dict)
     problem: str | None = None
     watch: Watch = field(default_factory=Watch)
     timelines: Timelines | None = None
     selection: Selection = field(default_factory=Selection)
-    verdicts_when_selected: Mapping[str, Verdict] = field(default_factory=dict)
+    verdicts_when_selected: Verdicts = field(default_factory=dict)
     cursor: str | None = None
     suggestion: Suggestion | None = None
     order: Order | None = None
     host_environment: HostEnvironment = field(default_factory=ThisHost)
     command_choice: CommandChoice | None = None
-    measured: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    measured: Rates = field(default_factory=dict)
     rules: Rules = DEFAULT_RULES
     screen: ScreenSettings = DEFAULT_SCREEN
     example: tuple[str, ...] = ()
@@ -187,8 +190,7 @@ class AppState:
 
     def with_rules(self, rules: Rules) -> AppState:
         """The app state with every device judged by other rules."""
-        judged = verdicts(self.snapshot, rules) if self.snapshot else self.verdicts_now
-        return replace(self, rules=rules, verdicts_now=judged)
+        return replace(self, rules=rules, verdicts_now=verdicts(self.box, rules))
 
     def with_problem(self, problem: str) -> AppState:
         """The app state when there is nothing to read; an earlier snapshot stays."""
@@ -778,8 +780,7 @@ class AppState:
             from gputui.allocating.queue import in_words
 
             found.append(in_words(ahead))
-        if self.order_warning:
-            found.append(self.order_warning)
+        found += filter(None, (unlike(self.selected), self.order_warning))
         if self.selected and self.limits and self.limits.unknown:
             found.append(self.limits.unknown)
         if self.label and self.options.command and self.selection.decided and not self.is_example:

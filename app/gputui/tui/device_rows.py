@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from gputui.choosing.verdict import GLYPHS, ClaimedBy, UsedBy, Verdict
+from gputui.choosing.verdict import GLYPHS, ClaimedBy, UsedBy, Verdict, Verdicts
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import YOU, short_name
 from gputui.inventory.snapshot import Snapshot
@@ -32,7 +32,7 @@ _STATES = tuple(GLYPHS)
 
 def listed(
     snapshot: Snapshot,
-    verdicts: Mapping[str, Verdict],
+    verdicts: Verdicts,
     jobs: Mapping[str, Job],
     sort: str | None,
     filter_text: str,
@@ -55,7 +55,7 @@ def listed(
 
 
 def _kept(
-    sort: str, devices: Sequence[Device], verdicts: Mapping[str, Verdict], before: Sequence[str]
+    sort: str, devices: Sequence[Device], verdicts: Verdicts, before: Sequence[str]
 ) -> list[Device] | None:
     """The devices in the order of `before`, if only noise contradicts it; None if more does."""
     by_key = {device.key: device for device in devices}
@@ -83,7 +83,7 @@ def _boards(devices: Sequence[Device]) -> list[list[Device]]:
 
 
 def _sorted_by(
-    measure: Callable[[Device, Verdict], Any], devices: Sequence[Device], verdicts: Mapping[str, Verdict]
+    measure: Callable[[Device, Verdict], Any], devices: Sequence[Device], verdicts: Verdicts
 ) -> list[Device]:
     """The devices by a sort key; instances stay below their GPU, which has the place of the first of them."""
     own = {device.key: measure(device, verdicts[device.key]) for device in devices}

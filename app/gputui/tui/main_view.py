@@ -42,7 +42,8 @@ class SelectionView(Protocol):
         """Show no message."""
 
     def save_screen(self, screen: ScreenSettings) -> None:
-        """Show the screen with other settings, and save them in the user's settings."""
+        """Show the screen with other settings, and save them in the user's settings if the box is this
+        machine."""
 
     def redraw_page(self) -> None:
         """Draw the page that is open over the main screen, if any: the app state has changed."""
@@ -80,8 +81,8 @@ class MainView(SelectionView, Protocol):
         """Perform one of the actions of `tui/actions.py`."""
 
     def save_setting(self, table: str, key: str, value: Any, saved: Callable[[Settings], object]) -> None:
-        """Save one setting (None: the default) in the user's settings, and use it. `saved` is called with the
-        settings afterwards, unless they are the screen's own."""
+        """Use another value of a setting (None: the default), and save it in the user's settings if the box
+        is this machine. `saved` is called with the settings afterwards, unless they are the screen's own."""
 
     @property
     def page_action(self) -> str:

@@ -166,11 +166,10 @@ def _size_of_links(app_state: AppState, width: int) -> Size:
 
 
 def _facts_of_links(app_state: AppState) -> object:
-    snapshot = app_state.snapshot
     states = [verdict.state for verdict in app_state.verdicts.values()]
     order = [device.key for device in app_state.rows]
     return (
-        snapshot and (snapshot.links, snapshot.topology),
+        (app_state.box.links, app_state.box.topology),
         app_state.selection,
         app_state.cursor,
         states,

@@ -24,7 +24,6 @@ from gputui.inventory.formatting import (
 )
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.process import Process, earliest
-from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import runs
 
@@ -94,12 +93,10 @@ def rows(
 def _people(app_state: AppState, sort: str, wanted: str) -> Iterator[Row]:
     """Each person with what they have on each device; last, the devices that are held with no visible
     process."""
-    snapshot = app_state.snapshot
-    if snapshot is None:
-        return
+    snapshot = app_state.box
     groups: list[tuple[Row, ...]] = []
     for found in people(snapshot, app_state.idle, app_state.rules.idle):
-        heading, *others = _person(app_state, snapshot, found)
+        heading, *others = _person(app_state, found)
         below = [row for row in others if _matches(heading, wanted) or _matches(row, wanted)]
         if below:
             groups.append((heading, *(replace(row, user="") for row in below)))
@@ -121,8 +118,8 @@ def _people(app_state: AppState, sort: str, wanted: str) -> Iterator[Row]:
                 yield replace(row, user="–")
 
 
-def _person(app_state: AppState, snapshot: Snapshot, found: Person) -> list[Row]:
-    now = snapshot.time
+def _person(app_state: AppState, found: Person) -> list[Row]:
+    snapshot, now = app_state.box, app_state.box.time
     labels = [snapshot.label(holding.device) for holding in found.holdings]
     uses = [job_claimed_and_runs_on(use, snapshot) for use in found.unclaimed_uses]
     in_words = [gpus(labels)] if labels else []
@@ -159,8 +156,8 @@ def _person(app_state: AppState, snapshot: Snapshot, found: Person) -> list[Row]
 
 def device_rows(app_state: AppState, key: str) -> tuple[Row, ...]:
     """The processes of one device and of its instances, as trees."""
-    snapshot = app_state.snapshot
-    if snapshot is None or key not in snapshot.by_key:
+    snapshot = app_state.box
+    if key not in snapshot.by_key:
         return ()
     keys = {key, *(instance.key for instance in snapshot.instances(snapshot.by_key[key]))}
     return tuple(_trees([row for row in _all(app_state) if row.process and row.key in keys]))
@@ -188,10 +185,7 @@ def groups(app_state: AppState) -> list[Group]:
 
     Nothing is formatted here: of two thousand rows, thirty are visible.
     """
-    snapshot = app_state.snapshot
-    if snapshot is None:
-        return []
-    found: Sequence[Group] = snapshot.process_groups
+    found: Sequence[Group] = app_state.box.process_groups
     if app_state.screen.filter:
         listed = {device.key for device in app_state.rows}
         found = [tuple(each for each in group if each[0].key in listed) for group in found]
@@ -218,7 +212,7 @@ def _fold(app_state: AppState, group: Group) -> Fold:
     keys = {device.key for device, _ in group}
     current, idle = app_state.cursor in keys, _is_idle(app_state, group)
     first = _row(app_state, *group[0])
-    if len(group) == 1 or app_state.snapshot is None:
+    if len(group) == 1:
         return Fold(first, current, idle)
     processes = [process for _, process in group if process is not None]
     number, amounts = len(processes), [process.memory for process in processes]
@@ -229,14 +223,14 @@ def _fold(app_state: AppState, group: Group) -> Fold:
     elif len(set(map(size, set(known)))) > 1:
         memory = f"{number} × ~{size(sum(known) // number)}"
     started = earliest(process.started for process in processes)
-    oldest = age(started, app_state.snapshot.time)
+    oldest = age(started, app_state.box.time)
     label = runs(app_state, list({device.key: device for device, _ in group}.values()))
     row = replace(first, label=label, pid=f"{number} pids", memory=memory, age=oldest)
     return Fold(row, current, idle)
 
 
 def _all(app_state: AppState) -> Iterator[Row]:
-    for device in app_state.snapshot.devices if app_state.snapshot else ():
+    for device in app_state.box.devices:
         for process in device.processes or ():
             yield _row(app_state, device, process)
         if not device.processes and _is_held(app_state, device):
@@ -253,8 +247,7 @@ def _is_held(app_state: AppState, device: Device) -> bool:
 
 
 def _row(app_state: AppState, device: Device, process: Process | None) -> Row:
-    snapshot = app_state.snapshot
-    assert snapshot is not None
+    snapshot = app_state.box
     label = snapshot.label(device)
     if process is not None:
         what = printable(process.command or process.note or UNKNOWN)
@@ -270,7 +263,7 @@ def _row(app_state: AppState, device: Device, process: Process | None) -> Row:
             process,
             device.key,
             amount=process.memory or 0,
-            state=idle_text(app_state.verdicts[device.key].cause, app_state.box.time),
+            state=idle_text(app_state.verdicts[device.key].cause, snapshot.time),
         )
     verdict, claim = app_state.verdicts[device.key], snapshot.claimed.get(device.key)
     user, since, what = UNKNOWN, None, reason(verdict, snapshot.time)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from typing import TypeVar, cast
 
 from gputui.launching.host_environment import HostEnvironment
+from gputui.vendors.visibility import Environ
 
 T = TypeVar("T")
 
@@ -78,7 +79,7 @@ class RememberedFiles(HostEnvironment):
     def is_file(self, path: str) -> bool:
         return self._host.is_file(path)
 
-    def program(self, name: str, environ: Mapping[str, str]) -> str | None:
+    def program(self, name: str, environ: Environ) -> str | None:
         return self._host.program(name, environ)
 
     def names(self) -> tuple[str, ...]:

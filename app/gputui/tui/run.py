@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gputui.allocating.settings import DEFAULT_INTERVAL, DEFAULT_SCREEN, ScreenSettings
@@ -27,6 +26,7 @@ from gputui.vendors.registry import order_to_read
 if TYPE_CHECKING:
     from gputui.jobs.experiments.request import Comparisons
     from gputui.tui.outcome import Outcome
+    from gputui.vendors.visibility import Environ
 
 _USUALLY, _PATIENCE = 0.1, 2.0
 """Seconds in which most drivers start, and after which the screen opens without one: a start takes 1.5 s
@@ -36,7 +36,7 @@ where the persistence daemon does not run, and a call may hang for ever."""
 def run_screen(
     source: Source,
     command: tuple[str, ...],
-    environ: Mapping[str, str],
+    environ: Environ,
     comparisons: Comparisons,
     rules: Rules = DEFAULT_RULES,
     screen: ScreenSettings = DEFAULT_SCREEN,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from textual.app import App, SuspendNotSupported
@@ -15,7 +15,7 @@ from gputui.allocating.settings import settings
 from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.named_devices import NONE
 from gputui.inventory.errors import GputuiError
-from gputui.inventory.formatting import duration, gpus, printable
+from gputui.inventory.formatting import duration, gpus
 from gputui.inventory.job import how_it_ended
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Host, Snapshot
@@ -30,7 +30,9 @@ from gputui.tui.background import in_background
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
+    from gputui.sources.simulated.source import SimulatedSource
     from gputui.tui.main_view import MainView
+    from gputui.vendors.visibility import Environ
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def count_of(app_state: AppState) -> int:
     return len(app_state.selection) if app_state.selection.decided else 1
 
 
-def hold_selected(app_state: AppState, environ: Mapping[str, str]) -> tuple[Allocation, Queue | None]:
+def hold_selected(app_state: AppState, environ: Environ) -> tuple[Allocation, Queue | None]:
     """An allocation of the selected devices, with a lease on those that no other job has claimed, and the
     queue of the waiters for such devices, None where nobody waits.
 
@@ -86,7 +88,7 @@ def when_confined(
     app_state: AppState,
     request: LaunchRequest,
     allocation: Allocation,
-    environ: Mapping[str, str],
+    environ: Environ,
     then: Callable[[Launch | GputuiError], object],
 ) -> None:
     """Call `then`, later, with the launch on the allocated devices as the app state has read them, confined
@@ -120,7 +122,7 @@ _PROVING = (
 def run_and_return(
     app: App[Any],
     launch: Launch,
-    environ: Mapping[str, str],
+    environ: Environ,
     lease: Lease | None,
     end_without_terminal: Callable[[], NoReturn],
     line: str | None = None,
@@ -142,9 +144,7 @@ def run_and_return(
         )
 
 
-def _on_our_terminal(
-    launch: Launch, environ: Mapping[str, str], descriptors: Sequence[int], line: str
-) -> Returned:
+def _on_our_terminal(launch: Launch, environ: Environ, descriptors: Sequence[int], line: str) -> Returned:
     from gputui.tui.lent_terminal import LentTerminal
 
     began = time.monotonic()
@@ -180,7 +180,7 @@ def request_of(app_state: AppState) -> LaunchRequest:
 
 def as_job(
     launch: Launch,
-    environ: Mapping[str, str],
+    environ: Environ,
     lease: Lease | None = None,
     request: LaunchRequest | None = None,
     labels: Sequence[str] = (),
@@ -198,35 +198,30 @@ def as_job(
     return f"job {job.id} started{where}", True
 
 
-def in_line(app_state: AppState, environ: Mapping[str, str], request: DeviceRequest) -> tuple[str, bool]:
-    """Start a job that waits for devices. Returns its place in line or the error, and whether it waits."""
+def in_line(
+    app_state: AppState,
+    environ: Environ,
+    request: DeviceRequest,
+    simulated: SimulatedSource | None,
+) -> tuple[str, bool]:
+    """Start a job that waits for devices; on a simulated box it is only rehearsed. Returns its place in line
+    or the error, and whether it waits."""
     from gputui.allocating.queue import waiters
     from gputui.inventory.job import JobError
     from gputui.jobs.queued import queue_job
     from gputui.tui.wait_request import place_in_line
 
-    place = place_in_line(request, waiters(environ), app_state.snapshot)
-    count = request.count or len((request.names or "").split(","))
+    line = waiters(environ) if simulated is None else app_state.box.waiters
+    place = place_in_line(request, line, app_state)
+    keys = None if request.names is None else request.names.split(",")
+    count = request.count or len(keys or ())
     try:
-        waiting = queue_job(LaunchRequest(app_state.options, request), count, environ)
+        if simulated is None:
+            job_id = queue_job(LaunchRequest(app_state.options, request), count, environ).id
+        else:
+            job_id = simulated.wait_in_line(app_state.options.command, count, keys)
     except (JobError, StartError) as error:
         return str(error), False
     key = key_of("jobs", app_state.screen.keymap)
-    return f"job {waiting.id} is {place}: {key} shows it", True
-
-
-def leave_line(job_id: str, environ: Mapping[str, str]) -> str:
-    """Stop a job that waits for devices, and return the outcome. A job that has got its devices goes on."""
-    from gputui.inventory.job import JobError
-    from gputui.jobs.stop import stop
-    from gputui.jobs.store import all_jobs
-
-    try:
-        job = next((each for each in all_jobs(environ) if each.id == job_id), None)
-        if job is None:
-            return f"job {printable(job_id)} is not one of this machine's jobs"
-        if job.state not in ("starting", "waiting"):
-            return f"job {job_id} no longer waits: D shows it"
-        return stop(job).message
-    except JobError as error:
-        return str(error)
+    is_now = "starts now" if place is None else f"is {place}"
+    return f"job {job_id} {is_now}: {key} shows it, S there stops it", True

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from textual.theme import BUILTIN_THEMES, Theme
+
+from gputui.vendors.visibility import Environ
 
 DARK = Theme(
     name="dark",
@@ -98,7 +98,7 @@ ANSI = Theme(
 THEMES: tuple[Theme, ...] = (DARK, LIGHT, ANSI)
 
 
-def default_theme(environ: Mapping[str, str]) -> str:
+def default_theme(environ: Environ) -> str:
     """The name `dark` where the terminal has at least 256 colours, else `ansi`, its own sixteen.
 
     SSH drops COLORTERM, so that TERM decides; a name without a number has eight or sixteen colours.

@@ -16,7 +16,6 @@ from gputui.allocating.shortage import waits_for_ever
 from gputui.choosing.capacity import most_ever
 from gputui.choosing.grouping import ALL_REDUCE, GroupingError, parse_request
 from gputui.inventory.formatting import devices_text, gpus
-from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.launching.intent import Asked, ContradictionError, settle
 from gputui.tui.app_state import AppState
@@ -60,23 +59,29 @@ def _in_vain(request: DeviceRequest, app_state: AppState) -> str | None:
 def what_it_does(line: str, app_state: AppState) -> str:
     """The question that Enter answers with yes. Raises GroupingError as `read_wait_request` does."""
     request = read_wait_request(line, app_state)
-    waiters = app_state.snapshot.waiters if app_state.snapshot else ()
-    place = place_in_line(request, waiters, app_state.snapshot)
-    then = "" if app_state.label else " The command then runs in the background."
-    return (
-        f"{'All busy. ' if app_state.is_full else ''}Wait for {_wanted(request.count, app_state)}?"
-        f" You would be {place}.{then}"
-    )
+    place, count = place_in_line(request, app_state.box.waiters, app_state), request.count
+    named = gpus([*map(app_state.box.label, app_state.selected)])
+    if app_state.demo is not None:
+        then = " The demo only rehearses it."
+    else:
+        then = "" if app_state.label else " The command then runs in the background."
+    if place is None:
+        one = (count or len(app_state.selected)) == 1
+        free = named if count is None else "a device" if one else devices_text(count)
+        return f"Run as a job now? {free[0].upper()}{free[1:]} {'is' if one else 'are'} free.{then}"
+    wanted = named if count is None else "any device" if count == 1 else f"any {devices_text(count)}"
+    return f"{'All busy. ' if app_state.is_full else ''}Wait for {wanted}? You would be {place}.{then}"
 
 
-def place_in_line(request: DeviceRequest, waiters: Sequence[Waiter], box: Snapshot | None) -> str:
-    """ "first in line", "3rd in line, after ana (4 devices), bo (1 device)": behind all of these waiters."""
+def place_in_line(request: DeviceRequest, waiters: Sequence[Waiter], app_state: AppState) -> str | None:
+    """ "first in line", "3rd in line, after ana (4 devices), bo (1 device)": behind all of these waiters.
+    None where nobody is ahead and the devices are free: nothing is waited for."""
     keys = request.names.split(",") if request.names is not None else None
-    ahead = wanting(waiters, keys, box)
-    return f"{nth(len(ahead) + 1)} in line, after {names_in_line(ahead)}" if ahead else "first in line"
-
-
-def _wanted(count: int | None, app_state: AppState) -> str:
-    if count is None:
-        return gpus([*map(app_state.box.label, app_state.selected)])
-    return f"any {devices_text(count)}" if count > 1 else "any device"
+    ahead = wanting(waiters, keys, app_state.snapshot)
+    if ahead:
+        return f"{nth(len(ahead) + 1)} in line, after {names_in_line(ahead)}"
+    if request.count is None:
+        free = all(app_state.verdicts[key].free for key in keys or ())
+    else:
+        free = app_state.clear().select_best(request.count, request.group or ALL_REDUCE)[0].short_of is None
+    return None if free else "first in line"

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     # (`pick`, which must be quick, reads claims: pathlib alone takes some milliseconds.)
     from pathlib import Path
 
+    from gputui.vendors.visibility import Environ
+
 _MAX_BYTES = 16 * 1024
 """The most bytes that are read of a file; a longer one has no content."""
 
@@ -136,7 +138,7 @@ valid. So users who fill the folders cost others at most a twentieth of their ti
 """
 
 
-def seen(environ: Mapping[str, str], problems: Problems) -> Listing:
+def seen(environ: Environ, problems: Problems) -> Listing:
     """Return the result of `listed`, for repeated readings: where listing is expensive, the previous result.
 
     Not for a process that is about to take devices.
@@ -169,7 +171,7 @@ def forget_what_was_seen() -> None:
     _seen.clear()
 
 
-def listed(environ: Mapping[str, str], problems: Problems) -> Listing:
+def listed(environ: Environ, problems: Problems) -> Listing:
     """List the folders of all users. Problems, and how much is left out because there is too much, are added
     to `problems`."""
     persons, folders = Persons(), dict[int | None, str]()

@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputui.allocating.errors import UnsafeError
@@ -29,6 +29,8 @@ from gputui.system.trust import is_unmapped, who_can_change
 if TYPE_CHECKING:
     # (`pick`, which must be quick, reads claims and makes none: pathlib alone takes some milliseconds.)
     from pathlib import Path
+
+    from gputui.vendors.visibility import Environ
 
 FORMAT = 2
 
@@ -94,7 +96,7 @@ class Problems:
             raise UnsafeError(f"{self.missing[0]}. {REMEDY}")
 
 
-def base(environ: Mapping[str, str]) -> tuple[str | None, bool]:
+def base(environ: Environ) -> tuple[str | None, bool]:
     """Return the folder that contains the folders of users, the same for every user, and whether root has set
     it up, so that nobody else can make anything in it."""
     named = environ.get(VARIABLE)
@@ -108,7 +110,7 @@ def base(environ: Mapping[str, str]) -> tuple[str | None, bool]:
     return None, False
 
 
-def _older_folders(environ: Mapping[str, str]) -> tuple[str, ...]:
+def _older_folders(environ: Environ) -> tuple[str, ...]:
     """Return the folders in which gputui before 0.1.0 looks for records; it makes new ones in the first."""
     named = environ.get(VARIABLE)
     return tuple(filter(_is_shared, (named,) if named else (ADMINISTRATED, *FALLBACKS)))
@@ -121,7 +123,7 @@ def _is_shared(folder: str) -> bool:
     return facts is not None and facts.st_mode & 0o1777 == 0o1777
 
 
-def unusable(environ: Mapping[str, str]) -> str | None:
+def unusable(environ: Environ) -> str | None:
     """Return why the folder in VARIABLE cannot have claims; None where it can."""
     named = environ.get(VARIABLE)
     if not named or base(environ)[0] or not os.path.lexists(named):
@@ -131,7 +133,7 @@ def unusable(environ: Mapping[str, str]) -> str | None:
     return f"{VARIABLE} names {printable(named)}, which is {what}" + (f" ({why})" if why else "")
 
 
-def places(environ: Mapping[str, str], problems: Problems) -> Iterator[Place]:
+def places(environ: Environ, problems: Problems) -> Iterator[Place]:
     """Return the folders with records: those of users in a base, and then the base itself, because a record
     counts in either format; problems are added to `problems`."""
     there, closed = base(environ)
@@ -195,7 +197,7 @@ def _place(folder: str, problems: Problems, closed: bool) -> Place | None:
     return Place(folder, facts.st_uid, told, closed)
 
 
-def own_place(environ: Mapping[str, str]) -> Path:
+def own_place(environ: Environ) -> Path:
     """Return the folder for our own records, made now if there is none. Raises UnsafeError."""
     from pathlib import Path
 
@@ -222,7 +224,7 @@ def own_place(environ: Mapping[str, str]) -> Path:
     return made
 
 
-def older_folder(environ: Mapping[str, str]) -> Path | None:
+def older_folder(environ: Environ) -> Path | None:
     """Return the folder for our records in format 1, made now if there is none; None where none can be made,
     and where root has set up the base."""
     from pathlib import Path

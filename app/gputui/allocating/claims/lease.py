@@ -53,6 +53,7 @@ from gputui.system.lock_holders import File, file_of
 from gputui.system.namespaces import pid_namespace
 from gputui.system.process_stat import process_stat
 from gputui.system.record_locks import unlock
+from gputui.vendors.visibility import Environ
 
 _PATIENCE = 0.5
 """Seconds to wait for others that are also looking, and may release a device at once."""
@@ -168,7 +169,7 @@ class Lease:
 
 def take(
     keys: Iterable[str],
-    environ: Mapping[str, str],
+    environ: Environ,
     command: str,
     job: str | None = None,
     until: float | None = None,
@@ -213,7 +214,7 @@ def _take(
     keys: Sequence[str],
     folders: Sequence[Path],
     lease: Lease,
-    environ: Mapping[str, str],
+    environ: Environ,
     told: Mapping[str, object],
 ) -> None:
     """Announce, look, and hold or withdraw: the rules are at the top. The folders are those for our records.
@@ -245,7 +246,7 @@ def _take(
         unlock(made.descriptor, range_of(made.key) + HELD, ANNOUNCED - HELD)
 
 
-def _others(keys: Sequence[str], lease: Lease, environ: Mapping[str, str]) -> list[Record]:
+def _others(keys: Sequence[str], lease: Lease, environ: Environ) -> list[Record]:
     """Return the others that hold one of these devices or are looking, except those inside whose lease we
     run. Raises UnsafeError where somebody may not have been seen."""
     ours, problems = lease.files, Problems()

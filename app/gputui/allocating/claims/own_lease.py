@@ -26,6 +26,7 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.system.lock_holders import File, ancestors, file_of, locked_by
 from gputui.system.record_locks import locked
 from gputui.system.users import user_name
+from gputui.vendors.visibility import Environ
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class OwnLease:
 NO_LEASE = OwnLease({}, {}, {})
 
 
-def own_lease(environ: Mapping[str, str], found: Iterable[Claim] | None = None) -> OwnLease:
+def own_lease(environ: Environ, found: Iterable[Claim] | None = None) -> OwnLease:
     """The lease inside which this process runs; `found` are the claims, where they have been read already."""
     locks = dict[File, Claim]()
     if found is None:

@@ -14,7 +14,7 @@ import contextlib
 import os
 import stat
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputui.allocating.claims.files import (
@@ -37,6 +37,7 @@ from gputui.system.users import user_name
 if TYPE_CHECKING:
     from gputui.inventory.claim import Claim
     from gputui.inventory.process import Identity
+    from gputui.vendors.visibility import Environ
 
 ANNOUNCED, HELD = 2, 1
 """The bytes of the locked range, which can only become shorter: see `lease.take`."""
@@ -74,7 +75,7 @@ class Record(NamedTuple):
 
 
 def claims(
-    environ: Mapping[str, str],
+    environ: Environ,
     keys: Collection[str] | None = None,
     names: Listing | None = None,
     problems: Problems | None = None,
@@ -97,7 +98,7 @@ def claims(
 
 
 def records(
-    environ: Mapping[str, str],
+    environ: Environ,
     problems: Problems,
     keys: Collection[str] | None = None,
     names: Listing | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from gputui.inventory.light_dataclasses import replace
@@ -12,13 +12,14 @@ from gputui.sources.source import Source, Want
 if TYPE_CHECKING:
     from gputui.allocating.claims.processes import ClaimProcesses
     from gputui.inventory.claim import Claim
+    from gputui.vendors.visibility import Environ
 
 
 class WithClaims:
     """Another source with the claims of its box, except those of this very process; claims inside which it
     runs are marked as ours. It also adds the queue."""
 
-    def __init__(self, source: Source, environ: Mapping[str, str]) -> None:
+    def __init__(self, source: Source, environ: Environ) -> None:
         self.label = source.label
         self._source, self._environ = source, environ
         self._found: tuple[Claim, ...] = ()

@@ -61,23 +61,10 @@ def _cell(word: Any) -> Any:
     return None if word == _UNKNOWN else word
 
 
-def _logs(job: dict[str, Any]) -> dict[str, Any]:
-    """Return a job with the lines of its log, made from its text and numbers where those are given."""
-    if "log" not in job:
-        return job
-    text, lines, numbers = job["log"].pop("text"), job["log"].pop("lines"), job["log"]
-    return {
-        **job,
-        "logs": [
-            text.format(**{name: first + more * place for name, (first, more) in numbers.items()})
-            for place in range(lines)
-        ],
-    }
-
-
 _MATRIX = Annotated[Any, Form(_matrix)]
 _GPU = Record(Gpu, power_limit=object, unsupported=Annotated[frozenset[str], Form(_unsupported)])
-_JOB = Record(OwnJob)
+_JOB = Record(OwnJob, created=object, ended=object | None)
+"""(Its times are negative: they are before the box is opened.)"""
 _BOX = Record(
     Box,
     gpus=Annotated[tuple[Gpu, ...], Form(_gpus)],
@@ -85,7 +72,7 @@ _BOX = Record(
     pcie=_MATRIX,
     weights=_MATRIX,
     peers=Annotated[bool | None, Form(_cell)],
-    jobs=tuple[Annotated[OwnJob, Form(lambda job: _JOB.read(_logs(job)))], ...],
+    jobs=tuple[Annotated[OwnJob, Form(_JOB.read)], ...],
 )
 
 

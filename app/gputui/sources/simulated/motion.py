@@ -7,6 +7,7 @@ machine, and moments may be requested in any order.
 from __future__ import annotations
 
 import random
+import shlex
 from functools import lru_cache
 
 from gputui.inventory.claim import Claim
@@ -28,9 +29,8 @@ _OF_IDENTITY = frozenset({"mig", "compute_mode", "display", "unified", "power_li
 
 _WARM_UP = 4.0
 """Seconds for which a task that has just started shows 0 %: real tasks load their data first."""
-_LOGGED, _TAIL = 20, 20
-"""The lines that one of the person's own jobs has written when the box is opened, and the
-last lines that are shown."""
+_LOGS_EVERY, _TAIL = 3, 20
+"""Seconds from one line of a job's log to the next, and the last lines that are shown."""
 
 _FILL = 10.0
 """Seconds that a task needs to fill its memory."""
@@ -54,19 +54,15 @@ def _claims(box: Box, elapsed: float, opened: float) -> tuple[Claim, ...]:
     """Return the claims of the tasks, which begin some seconds before the processes and end with them."""
     found = []
     for task in box.tasks:
-        if task.claims is None:
-            continue
-        # The task runs already, or it will run `claims` seconds later.
-        runs = _started(task, elapsed)
-        started = _started(task, elapsed + task.claims) if runs is None else runs
-        if started is None:
+        runs, taken = started(task, elapsed), claimed(task, elapsed)
+        if taken is None:
             continue
         for place, label in enumerate(task.devices):
             found.append(
                 Claim(
                     key=box.key(label),
                     user=task.user,
-                    since=opened + started - task.claims,
+                    since=opened + taken,
                     command=_program_and_script(task.command),
                     pid=task.pid,
                     job=task.job,
@@ -86,13 +82,14 @@ def _waiters(box: Box, elapsed: float, opened: float) -> tuple[Waiter, ...]:
     """Return the waiters that are in line at this moment, in the order in which they came."""
     found = []
     for each in box.line:
-        since = _started(each, elapsed)
+        since = started(each, elapsed)
         if since is None:
             continue
         found.append(
             Waiter(
                 place=(round((opened + since) * 1e9), each.user),
                 user=each.user,
+                ours=each.user == YOU,
                 count=each.count,
                 devices=None if each.devices is None else frozenset(map(box.key, each.devices)),
                 since=opened + since,
@@ -104,22 +101,31 @@ def _waiters(box: Box, elapsed: float, opened: float) -> tuple[Waiter, ...]:
 
 
 def _job(box: Box, job: OwnJob, elapsed: float, opened: float) -> Job:
-    runs = job.ended is None
-    began = opened - job.ran - (job.ended or 0.0)
-    log = job.logs[: (_LOGGED + int(elapsed // 3)) % len(job.logs) + 1] if runs else job.logs
+    until = elapsed if job.ended is None else job.ended
+    state = "waiting" if job.began is None else "running"
+    if job.ended is not None:
+        state = "stopped" if job.status is None else "failed"
+    lines = 0 if job.began is None else min(job.lines, int((until - job.began) // _LOGS_EVERY))
     return Job(
         id=job.id,
         name=job.title,
         line=job.title,
-        argv=tuple(job.title.split()),
-        state="running" if runs else "failed" if job.status else "done",
-        devices=tuple(JobDevice(int(label), box.key(label), None) for label in job.devices),
-        created=began,
-        started=began,
-        ended=None if job.ended is None else opened - job.ended,
+        argv=tuple(shlex.split(job.title)),
+        state=state,
+        devices=tuple(
+            JobDevice(int(label.rpartition(":")[2]), box.key(label), None) for label in job.devices
+        ),
+        created=opened + job.created,
+        started=opened + job.created,
+        waits=job.waits,
+        taken=None if job.taken is None else opened + job.taken,
+        ended=None if job.ended is None else opened + job.ended,
         status=job.status,
-        tail=log[-_TAIL:],
-        peak_memory=job.peak * MIB,
+        tail=tuple(
+            job.log.format(step=2 * line, loss=max(0.1, 1.46 - line / 5000))
+            for line in range(max(0, lines - _TAIL), lines)
+        ),
+        peak_memory=None if job.peak is None else job.peak * MIB,
         peak_process_memory=None if job.ram is None else job.ram * MIB,
     )
 
@@ -165,7 +171,7 @@ def _identity(box: Box, index: int) -> Device:
 
 def _devices(box: Box, index: int, gpu: Gpu, elapsed: float, opened: float) -> list[Device]:
     identity = _identity(box, index)
-    if gpu.fails_after is not None and elapsed >= gpu.fails_after:
+    if elapsed >= gpu.fails_after:
         # A lost GPU keeps the facts that were read before; its instances are lost with it.
         message = MESSAGES[gpu.fault]
         return [_with(identity, fault=Fault(gpu.fault, message, opened + gpu.fails_after))]
@@ -211,13 +217,13 @@ def _load(
 ) -> Device:
     processes, used, load, resting = [], gpu.reserve if not instance else 0, 0.0, list[float]()
     for task in box.tasks:
-        started = _started(task, elapsed)
-        if label not in task.devices or started is None:
+        began = started(task, elapsed)
+        if label not in task.devices or began is None:
             continue
-        running = elapsed - started
+        running = elapsed - began
         share = None if task.memory is None else int(task.memory * min(1.0, 0.2 + running / _FILL))
         used += share or 0
-        resting.append(started if task.load == task.swing == 0 else elapsed)
+        resting.append(began if task.load == task.swing == 0 else elapsed)
         if running >= _WARM_UP:
             load += task.load + noise(box, label, elapsed, task.pid) * task.swing
         if not task.hidden:
@@ -229,7 +235,7 @@ def _load(
                     own=task.user == YOU,
                     memory=None if share is None else share * MIB,
                     command=task.command,
-                    started=opened + started,
+                    started=opened + began,
                     container=task.container,
                     ancestors=(Ancestor(task.pid - 1, task.starter),) if task.starter else (),
                 )
@@ -257,7 +263,17 @@ def _load(
     return _with(device, **facts)
 
 
-def _started(task: Task | Waiting, elapsed: float) -> float | None:
+def claimed(task: Task, elapsed: float) -> float | None:
+    """Return when the task claimed its devices, in seconds after opening; None where it has no claim now."""
+    if task.claims is None:
+        return None
+    # The task runs already, or it will run `claims` seconds later.
+    began = started(task, elapsed)
+    began = started(task, elapsed + task.claims) if began is None else began
+    return None if began is None else began - task.claims
+
+
+def started(task: Task | Waiting, elapsed: float) -> float | None:
     """Return when the running task started, or the waiter in line came, in seconds after
     opening; None for none."""
     if task.starts == float("-inf"):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
+from threading import Lock
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
@@ -15,6 +16,7 @@ from gputui.sources.simulated.boxes import BOXES, DEFAULT
 from gputui.sources.simulated.details import detailed, host_load
 from gputui.sources.simulated.motion import at, devices_at
 from gputui.sources.simulated.printed import box_of
+from gputui.sources.simulated.rehearsal import queued, served, stopped
 from gputui.sources.simulated.spec import Box
 from gputui.sources.source import NoSourceError, Want
 
@@ -28,15 +30,17 @@ unknown.
 
 
 class SimulatedSource:
-    """A simulated box that changes in real time from the moment it is opened.
+    """A simulated box that changes in real time from the moment it is opened, and by what the person does.
 
-    `clock` returns seconds since the epoch; a screenshot or a test passes its own.
+    `clock` returns seconds since the epoch; a screenshot or a test passes its own. `wait_in_line` and `stop`
+    may be called from any thread.
     """
 
     def __init__(self, box: Box, clock: Callable[[], float] = time.time) -> None:
         self.box, self.label = box, f"demo {box.name}"
         self._clock = clock
         self._opened: float | None = None
+        self._changing = Lock()
         self._looked_at: frozenset[str] = frozenset()
         self._with_load = False
 
@@ -48,6 +52,8 @@ class SimulatedSource:
         self.open()
         assert self._opened is not None
         elapsed = self._clock() - self._opened
+        with self._changing:
+            self.box = served(self.box, elapsed)
         snapshot = at(self.box, elapsed, self._opened)
         if Want.DETAILS in want:
             self._looked_at = frozenset(d.key for d in snapshot.devices if among is None or d.key in among)
@@ -60,6 +66,29 @@ class SimulatedSource:
             )
         return snapshot
 
+    @property
+    def simulated(self) -> SimulatedSource:
+        """This source, also where another source that adds to it has been asked."""
+        return self
+
+    def wait_in_line(self, command: Sequence[str], count: int, keys: Collection[str] | None) -> str:
+        """Put a job of the person in line for `count` devices, of those with these keys or (None) of all;
+        return its id. It only exists here: no command is started."""
+        with self._changing:
+            self.box, id = queued(self.box, self._elapsed, command, count, keys)
+        return id
+
+    def stop(self, id: str) -> bool:
+        """Stop one of the person's own jobs, or take it out of the line; return whether it is a job of this
+        box."""
+        with self._changing:
+            self.box = stopped(self.box, self._elapsed, id)
+        return any(job.id == id for job in self.box.jobs)
+
+    @property
+    def _elapsed(self) -> float:
+        return self._clock() - (self._opened or self._clock())
+
     def past(self) -> Iterator[list[tuple[float, tuple[Device, ...]]]]:
         """Yield the devices at moments of the last twelve hours: first the last minutes, then the hour before
         them, then the rest, each from its oldest moment on. Takes about half a second in total."""
@@ -69,7 +98,7 @@ class SimulatedSource:
             yield [(opened - ago, devices_at(self.box, -float(ago), opened)) for ago in moments]
 
     def close(self) -> None:
-        self._opened = None
+        """Nothing: a box goes on while nobody reads it, and so do the jobs on it."""
 
 
 def named(name: str | None) -> SimulatedSource:

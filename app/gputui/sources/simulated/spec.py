@@ -6,7 +6,7 @@ The same description feeds `SimulatedSource` and the simulated libnvidia-ml of t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gputui.inventory.device import Apart, Device, FaultKind
@@ -44,7 +44,7 @@ class Gpu:
     unified       whether its memory is the host's, where that does not follow from `unsupported`
     unsupported   the attributes of `Device` and `Telemetry` that its driver answers with "not supported";
                   "telemetry" for all of `Telemetry`
-    fails_after   seconds after the box was opened at which `fault` strikes; None: never
+    fails_after   seconds after the box was opened at which `fault` strikes
     """
 
     name: str
@@ -74,7 +74,7 @@ class Gpu:
     unified: bool | None = None
     unsupported: frozenset[str] = frozenset()
     fault: FaultKind = "lost"
-    fails_after: float | None = None
+    fails_after: float = float("inf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,24 +128,38 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnJob:
-    """One of the person's own jobs, running on its task's devices (`Task.job`), or ended some time ago.
+    """One of the person's own jobs: in line (`Waiting.job`), on its task's devices (`Task.job`), or ended.
 
-    logs   the last lines of its log, one after another every three seconds
-    peak   MiB on a device
-    ram    MiB of its largest process, known at its end
-    ran    seconds that it took
-    ended  seconds since it ended; None: it is running
+    Moments are in seconds after opening.
+
+    log      the text of a line of its log: a line is added every three seconds, with its `step` and `loss`
+    lines    the most lines of it
+    peak     MiB on a device
+    ram      MiB of its largest process, known at its end
+    created  when it was started
+    waits    the number of devices that it waits or has waited for, None where it had its devices at once
+    taken    when it got the devices that it waited for; None: not yet
+    ended    when it ended; None: not yet
+    status   its exit status; of a job that has ended, None where the person stopped it
     """
 
     id: str
     title: str
-    logs: tuple[str, ...]
-    peak: int
-    devices: tuple[str, ...]
-    ran: float
+    created: float
+    log: str = "step {step}  loss {loss:.4f}"
+    lines: int = 1_000_000
+    peak: int | None = None
+    devices: tuple[str, ...] = ()
+    waits: int | None = None
+    taken: float | None = None
     ended: float | None = None
     status: int | None = None
     ram: int | None = None
+
+    @property
+    def began(self) -> float | None:
+        """When its command began, None while it is in line."""
+        return self.created if self.waits is None else self.taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -215,6 +229,17 @@ class Box:
             pci_bus_id=f"00000000:{gpu.bus}" if gpu.bus else None,
             partition=gpu.partition,
         ).key
+
+    @property
+    def labels(self) -> Iterator[str]:
+        """The labels of the devices that programs can use."""
+        for place, gpu in enumerate(self.gpus):
+            if gpu.apart is None:
+                yield from (f"{place}:{part}" for part in range(len(gpu.mig))) if gpu.mig else (str(place),)
+
+    def fails_after(self, label: str) -> float:
+        """Return `Gpu.fails_after` of the GPU that a device is, or is part of."""
+        return self.gpus[int(label.partition(":")[0])].fails_after
 
     def index(self, place: int) -> int:
         """Return the index of the GPU at that place: each vendor counts its own GPUs."""

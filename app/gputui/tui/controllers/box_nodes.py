@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -36,6 +36,7 @@ from gputui.tui.views.text import Line
 
 if TYPE_CHECKING:
     from gputui.jobs.box_jobs import JobsOfBoxes
+    from gputui.vendors.visibility import Environ
 
 Result = TypeVar("Result")
 
@@ -66,7 +67,7 @@ class BoxNodes(Nodes[LaunchRequest]):
     """
 
     def __init__(
-        self, view: MainView, launch: LaunchController, environ: Mapping[str, str], channels: Channels
+        self, view: MainView, launch: LaunchController, environ: Environ, channels: Channels
     ) -> None:
         super().__init__(view, launch, environ)
         self._channels = channels

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from gputui.choosing.grouping import ALL_REDUCE
 from gputui.inventory.errors import GputuiError
-from gputui.inventory.formatting import counted, gpus
+from gputui.inventory.formatting import counted, gpus, printable
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
@@ -19,12 +19,15 @@ from gputui.tui.main_view import MainView
 
 if TYPE_CHECKING:
     from gputui.jobs.experiments.request import Comparisons
+    from gputui.sources.simulated.source import SimulatedSource
+    from gputui.vendors.visibility import Environ
 
 
 class JobsController:
     """Reports and starts jobs for the main screen `view`; `reruns` starts them again.
 
-    `write` sends a sequence to the terminal; without it, only the message reports.
+    `write` sends a sequence to the terminal; without it, only the message reports. `simulated` is the box of
+    a demo, whose own jobs are only rehearsed.
     """
 
     def __init__(
@@ -32,11 +35,12 @@ class JobsController:
         view: MainView,
         reruns: LaunchController,
         comparisons: Comparisons,
-        environ: Mapping[str, str],
+        environ: Environ,
         write: Callable[[str], None] | None,
+        simulated: SimulatedSource | None = None,
     ) -> None:
         self._view, self._reruns, self._environ, self._write = view, reruns, environ, write
-        self._comparisons = comparisons
+        self._comparisons, self._simulated = comparisons, simulated
         self.looked_at: Hashable | None = None
         """The job that the page last showed; None for the first job of the list at that time."""
 
@@ -54,6 +58,38 @@ class JobsController:
                 self._view.show_message(text, "" if all(good for _, good in found) else "lost", lasting=True)
                 if self._write is not None:
                     self._write(terminal_notification(text))
+
+    # Stopping a job
+
+    def stop(self, job: Job) -> str:
+        """Stop a job, which takes as long as it takes to end; return a message, "" where the next reading
+        tells it."""
+        from gputui.jobs.stop import stop
+
+        if self._simulated is not None and self._simulated.stop(job.id):
+            return ""
+        try:
+            stopped = stop(job)
+        except JobError as error:
+            return str(error)
+        said = stopped.job.over and not stopped.job.killed and not self._view.app_state.label
+        return "" if said else stopped.message
+
+    def leave_line(self, job_id: str) -> str:
+        """Stop a job that waits for devices; return a message. A job that has got its devices goes on."""
+        from gputui.jobs.store import all_jobs
+
+        try:
+            # What was stored just now is newer than the last reading.
+            known = {job.id: job for job in (*self._view.app_state.box.jobs, *all_jobs(self._environ))}
+        except JobError as error:
+            return str(error)
+        job = known.get(job_id)
+        if job is None:
+            return f"job {printable(job_id)} is not one of this machine's jobs"
+        if job.state not in ("starting", "waiting"):
+            return f"job {job_id} no longer waits: D shows it"
+        return self.stop(job) or f"job {job_id} has left the queue"
 
     # Starting a job again
 

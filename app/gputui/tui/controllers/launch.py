@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gputui.requesting.launch_request import LaunchRequest
     from gputui.tui.screens.confirm import Answer
     from gputui.tui.start_launch import Returned
+    from gputui.vendors.visibility import Environ
 
 
 def select_first(keymap: Mapping[str, str]) -> str:
@@ -85,7 +86,7 @@ class LaunchController:
         self,
         view: MainView,
         sampler: Sampler,
-        environ: Mapping[str, str],
+        environ: Environ,
         clock: Callable[[], float],
         write: Callable[[str], None] | None,
         end_without_terminal: Callable[[], NoReturn],
@@ -482,12 +483,14 @@ class LaunchController:
         if not app_state.options.command:
             self.edit("command to run when it is your turn")
             return
-        # In a demo, whose example cannot start either, nobody is really queued.
+        # Nothing is started from the box of a demo or a recording.
         if not app_state.label and self._cannot_start():
             return
         from gputui.tui import start_launch
         from gputui.tui.screens.line_input import LineScreen
         from gputui.tui.wait_request import read_wait_request, what_it_does
+
+        simulated = self._sampler.simulated
 
         def question(line: str) -> str:
             return what_it_does(line, self._view.app_state)
@@ -496,7 +499,7 @@ class LaunchController:
             now = self._view.app_state
             if line is None:
                 return
-            if now.label:
+            if now.label and simulated is None:
                 self._view.show_message(f"nothing is really queued here ({now.label})")
                 return
             try:
@@ -505,7 +508,7 @@ class LaunchController:
             except GroupingError as error:
                 self._view.show_message(str(error), "lost")
                 return
-            text, good = start_launch.in_line(now, self._environ, request)
+            text, good = start_launch.in_line(now, self._environ, request, simulated)
             self._view.show_message(text, "" if good else "lost")
 
         try:

@@ -13,6 +13,7 @@ from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.main_view import MainView
 from gputui.tui.views.nodes import Node
 from gputui.tui.views.text import Line
+from gputui.vendors.visibility import Environ
 
 Launched = TypeVar("Launched", Launch, LaunchRequest)
 
@@ -28,7 +29,7 @@ class Nodes(ABC, Generic[Launched]):
     does      the actions that these nodes have: functions by the names that the page's bindings use
     """
 
-    def __init__(self, view: MainView, launch: LaunchController, environ: Mapping[str, str]) -> None:
+    def __init__(self, view: MainView, launch: LaunchController, environ: Environ) -> None:
         self.view, self._launch, self._environ = view, launch, environ
         self.key: Hashable | None = None
         self.moved_to: Hashable | None = None

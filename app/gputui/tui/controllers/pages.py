@@ -5,7 +5,7 @@ Each page is imported when it is first opened: all together take 0.24 s of CPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.formatting import printable
@@ -18,12 +18,14 @@ from gputui.tui.main_view import MainView
 if TYPE_CHECKING:
     from gputui.allocating.settings import HostSettings
     from gputui.checking.measurement import Measured
-    from gputui.sources.sampler import Past
+    from gputui.choosing.bandwidth import Rates
+    from gputui.sources.simulated.source import SimulatedSource
     from gputui.tui.controllers.nodes import Nodes
     from gputui.tui.controllers.slurm_nodes import SlurmNodes
     from gputui.tui.controllers.timelines import TimelineController
     from gputui.tui.process_rows import Form
     from gputui.tui.screens.page import PageKeys
+    from gputui.vendors.visibility import Environ
 
 
 NO_NODES = 'no other boxes yet: name them with boxes = ["gpu1"] below [hosts] in the settings'
@@ -33,7 +35,7 @@ class PageController:
     """Opens a page over `view`, whose app state the page shows and whose actions the page can perform."""
 
     def __init__(
-        self, view: MainView, launch: LaunchController, jobs: JobsController, environ: Mapping[str, str]
+        self, view: MainView, launch: LaunchController, jobs: JobsController, environ: Environ
     ) -> None:
         self._view, self._launch, self._jobs, self._environ = view, launch, jobs, environ
         self._slurm: SlurmNodes | None = None
@@ -124,16 +126,16 @@ class PageController:
 
         self._view.open(TimelinesScreen(self._view, timelines))
 
-    def open_usage(self, past: Past | None) -> None:
-        """Open the page of usage; `past` has that of a simulated box."""
+    def open_usage(self, simulated: SimulatedSource | None) -> None:
+        """Open the page of usage: that of the simulated box, if it is one."""
         label = self._view.app_state.label
-        if label and past is None:
+        if label and simulated is None:
             self._view.show_message(f"{label}: its usage is not recorded", "warn")
             return
         from gputui.timeline.usage import of_past
         from gputui.tui.screens.usage import UsageScreen
 
-        demo = None if past is None else lambda: of_past(past())
+        demo = None if simulated is None else lambda: of_past(simulated.past())
         self._view.open(UsageScreen(self._view, self._environ, demo))
 
     def open_launch_page(self) -> None:
@@ -162,7 +164,7 @@ class PageController:
     def open_queue(self) -> None:
         from gputui.tui.screens.queue import QueueScreen
 
-        self._view.open(QueueScreen(self._view, self._environ))
+        self._view.open(QueueScreen(self._view, self._jobs))
 
     def open_export(self) -> None:
         if self._undecided():
@@ -198,7 +200,7 @@ class PageController:
                 f"{label}: these devices are simulated; the check asks this machine", "warn"
             )
 
-    def _keep_bandwidths(self, pairs: Mapping[tuple[str, str], float]) -> None:
+    def _keep_bandwidths(self, pairs: Rates) -> None:
         from gputui.checking.kept_bandwidth import keep
 
         refused = keep(self._environ, pairs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,10 @@ from gputui.tui.background import in_background
 from gputui.tui.main_view import MainView
 
 if TYPE_CHECKING:
+    from gputui.choosing.bandwidth import Rates
     from gputui.planning.fewest import Fewest
     from gputui.tui.plan_request import PlanRequest
+    from gputui.vendors.visibility import Environ
 
 
 class PlanController:
@@ -26,7 +28,7 @@ class PlanController:
     none.
     """
 
-    def __init__(self, view: MainView, environ: Mapping[str, str]) -> None:
+    def __init__(self, view: MainView, environ: Environ) -> None:
         self._view, self._environ = view, environ
         self.request: PlanRequest | None = None
         self.reading = ""
@@ -83,7 +85,7 @@ class PlanController:
             request = _with_model(request, options, self._environ, cancelled)
             app.call_later(finish, request, bandwidths)
 
-        def finish(request: PlanRequest, bandwidths: Mapping[tuple[str, str], float]) -> None:
+        def finish(request: PlanRequest, bandwidths: Rates) -> None:
             if not cancelled.is_set():
                 # The measurements of this session are newer.
                 app_state = self._view.app_state
@@ -148,7 +150,7 @@ class PlanController:
 
 
 def _with_model(
-    request: PlanRequest, options: LaunchOptions, environ: Mapping[str, str], cancelled: threading.Event
+    request: PlanRequest, options: LaunchOptions, environ: Environ, cancelled: threading.Event
 ) -> PlanRequest:
     """The request with the model of its name, or with the reason why there is no model."""
     from gputui.checking.trained_model import trained_model

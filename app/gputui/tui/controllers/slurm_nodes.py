@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Literal
 
@@ -29,6 +29,7 @@ from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.views.nodes import Node, Row, broken, job_lines, launch_lines, place_node
 from gputui.tui.views.text import Line, told_lines
 from gputui.vendors.registry import default_vendor
+from gputui.vendors.visibility import Environ
 
 _EVERY = 10.0
 """Seconds between two readings: each queries the cluster's controller, which all users share."""
@@ -50,7 +51,7 @@ class SlurmNodes(Nodes[Launch]):
         self,
         view: MainView,
         launch: LaunchController,
-        environ: Mapping[str, str],
+        environ: Environ,
         clock: Callable[[], float],
     ) -> None:
         super().__init__(view, launch, environ)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gputui.inventory.snapshot import Snapshot
-from gputui.sources.sampler import Past, Sampler
+from gputui.sources.sampler import Sampler
 from gputui.timeline.store import Store, Timelines
 from gputui.tui.background import in_background
 
 if TYPE_CHECKING:
+    from gputui.sources.simulated.source import SimulatedSource
     from gputui.timeline.keeper import Keeper
+    from gputui.vendors.visibility import Environ
 
 
 class TimelineController:
@@ -22,7 +24,7 @@ class TimelineController:
     """
 
     def __init__(
-        self, sampler: Sampler, environ: Mapping[str, str], keeps: bool, found: Callable[[Store], object]
+        self, sampler: Sampler, environ: Environ, keeps: bool, found: Callable[[Store], object]
     ) -> None:
         self._sampler, self._environ, self._keeps, self._found = sampler, environ, keeps, found
         self._store = Store()
@@ -36,9 +38,9 @@ class TimelineController:
 
     def start(self) -> None:
         """Look for a past on another thread: a home folder on a file server may not answer."""
-        past = self._sampler.past
-        if past is not None:
-            in_background("compute the past", lambda: self._compute(past))
+        simulated = self._sampler.simulated
+        if simulated is not None:
+            in_background("compute the past", lambda: self._compute(simulated))
         elif self._keeps:
             # The first frame needs none.
             from gputui.timeline.keeper import Keeper
@@ -46,10 +48,10 @@ class TimelineController:
             self._file = file = Keeper(self._environ)
             in_background("read the past", lambda: self._found(file.read()))
 
-    def _compute(self, past: Past) -> None:
+    def _compute(self, simulated: SimulatedSource) -> None:
         # Found as a whole: times must not grow from stretch to stretch.
         whole = Store()
-        for stretch in past():
+        for stretch in simulated.past():
             store, last = Store(), None
             for time, devices in stretch:
                 store.add(time, devices, 1.0 if last is None else time - last)

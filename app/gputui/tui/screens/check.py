@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from gputui.checking.check import check
 from gputui.checking.measurement import Measured, measure
@@ -19,6 +19,7 @@ from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import Page, shown
 from gputui.tui.views.check import report_lines
 from gputui.tui.views.text import Line, clip, prompt_lines, title, wrap
+from gputui.vendors.visibility import Environ
 
 _PATIENCE = 2.0
 """Seconds that the exit of gputui waits for the end of a check."""
@@ -36,9 +37,7 @@ class CheckScreen(Page):
         shown("m", "measure", "measure the links", about="Measure the bandwidth between the devices"),
     ]
 
-    def __init__(
-        self, view: MainView, environ: Mapping[str, str], on_measured: Callable[[Measured], None]
-    ) -> None:
+    def __init__(self, view: MainView, environ: Environ, on_measured: Callable[[Measured], None]) -> None:
         super().__init__(view)
         self._environ, self._on_measured = environ, on_measured
         self._launch = view.app_state.launch

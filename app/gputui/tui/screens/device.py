@@ -57,7 +57,7 @@ class DeviceScreen(ProcessListPage):
 
     def lines(self, width: int, height: int) -> list[Line]:
         app_state = self.view.app_state
-        device = app_state.snapshot.by_key.get(self._key) if app_state.snapshot else None
+        device = app_state.box.by_key.get(self._key)
         if device is None:
             return [title("device", width), clip(((" this device is no longer present", "lost"),), width)]
         facts = device_facts(app_state, device, width)
@@ -133,5 +133,5 @@ class DeviceScreen(ProcessListPage):
     def _show_at_cursor(self) -> None:
         """Move the cursor of the main screen to the device of this page: the main screen's actions use it."""
         app_state = self.view.app_state
-        if app_state.snapshot is not None and self._key in app_state.snapshot.by_key:
+        if self._key in app_state.box.by_key:
             self.view.set_app_state(replace(app_state, cursor=self._key))

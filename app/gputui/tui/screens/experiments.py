@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
 from gputui.inventory.job import JobError
@@ -17,6 +17,7 @@ from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import FILTER, ListPage, hidden, shown
 from gputui.tui.views.experiments import NONE, details, headline, listed
 from gputui.tui.views.text import Line, told_lines
+from gputui.vendors.visibility import Environ
 
 
 class ExperimentsScreen(ListPage):
@@ -34,7 +35,7 @@ class ExperimentsScreen(ListPage):
     ]
     OF_ITEM = frozenset({"cursor", "figure", "copy", "forget"})
 
-    def __init__(self, view: MainView, environ: Mapping[str, str], copy_text: Callable[[str], None]) -> None:
+    def __init__(self, view: MainView, environ: Environ, copy_text: Callable[[str], None]) -> None:
         super().__init__(view)
         self._environ, self._copy_text = environ, copy_text
         self._kept = Kept()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
 from textual import events
@@ -12,7 +12,7 @@ from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.log_screen import Tail
 from gputui.jobs.source import place, was_started_on
-from gputui.jobs.stop import GRACE, stop
+from gputui.jobs.stop import GRACE
 from gputui.jobs.store import Stored, forget, stored
 from gputui.tui.background import in_background
 from gputui.tui.controllers.jobs import JobsController
@@ -29,6 +29,7 @@ from gputui.tui.views.jobs import (
     unclaimed_uses_of,
 )
 from gputui.tui.views.text import Line, title, told_lines
+from gputui.vendors.visibility import Environ
 
 _MOST_DEVICES = 4
 _LEAST_LOG = 5
@@ -104,9 +105,13 @@ class JobsPage(ListPage):
         follows = "f: follow" if self._back else "" if job.over else "following"
         return [*lines, title(f"log of {job.address}", width, follows), *tail]
 
+    def stoppable(self) -> Job | None:
+        """The job that can be stopped; as `actionable`."""
+        return self.actionable()
+
     def action_stop(self) -> None:
         """Stop the job, once the user says yes: it may have run for days."""
-        job = self.actionable()
+        job = self.stoppable()
         if job is None:
             return
         if job.over:
@@ -153,7 +158,7 @@ class JobsScreen(JobsPage):
         self,
         view: MainView,
         controller: JobsController,
-        environ: Mapping[str, str],
+        environ: Environ,
         copy_text: Callable[[str], None],
         open_experiments: Callable[[], None],
     ) -> None:
@@ -202,17 +207,15 @@ class JobsScreen(JobsPage):
         return self._jobs[self.cursor] if self._jobs and self.key is not None else None
 
     def actionable(self) -> Job | None:
-        summary = self.job
-        if summary is None:
-            return None
-        if summary.id not in self._records:
-            self.show_message(self.view.app_state.not_of_this_machine("jobs"))
-        return self._records.get(summary.id)
+        job = self.job
+        if job is None or job.id in self._records:
+            return job and self._records[job.id]
+        self.show_message(f"{self.view.app_state.not_of_this_machine('jobs')}: nothing is done")
+        return None
 
-    def _example(self) -> Job | None:
-        """The job under the cursor if it belongs to a demo's box, otherwise None."""
-        job, demo = self.job, self.view.app_state.demo
-        return job if demo is not None and job is not None and job.id not in self._records else None
+    def stoppable(self) -> Job | None:
+        """A job of a demo's box can be cloned and stopped, too: neither starts anything."""
+        return self.actionable() if self.view.app_state.demo is None else self.job
 
     def head(self, width: int) -> Line:
         unreadable = 0 if self.view.app_state.label else len(self._stored.unreadable)
@@ -241,18 +244,14 @@ class JobsScreen(JobsPage):
 
     def action_clone(self) -> None:
         """Put the job's command on the launch line, and return to the main screen."""
-        example = self._example()
-        job = example or self.actionable()
+        job = self.stoppable()
         if job is not None:
-            message = self._controller.clone(job, example is not None)
+            message = self._controller.clone(job, job.id not in self._records)
             self.dismiss()
             self.view.show_message(message)
 
     def action_rerun(self) -> None:
         """Ask once, with the devices that were found; yes uses that result."""
-        if self._example() is not None:
-            self.show_message(f"{self.view.app_state.not_of_this_machine('jobs')}: nothing is started")
-            return
         job = self.actionable()
         if job is None:
             return
@@ -271,9 +270,11 @@ class JobsScreen(JobsPage):
 
     def action_compare(self) -> None:
         """Ask what to vary in the job's command, and start the comparison as a job."""
-        job = None if self._example() is not None else self.actionable()
-        if job is None or self.view.app_state.label:
-            self.show_message(f"{self.view.app_state.not_of_this_machine('jobs')}: nothing is started")
+        job = self.actionable()
+        if job is None:
+            return
+        if self.view.app_state.label:
+            self.show_message(f"{self.view.app_state.label}: nothing is compared")
             return
         why = self._controller.not_again(job)
         if why is not None:
@@ -329,18 +330,8 @@ class JobsScreen(JobsPage):
         self.show_message(f"stopping {job.id} …", passing=True)
         app = self.app
 
-        def work() -> None:
-            # This takes as long as the job takes to end, and the page may be closed by then.
-            try:
-                stopped = stop(job)
-                # The next reading says that the job was stopped, where it has this machine's jobs.
-                said = stopped.job.over and not stopped.job.killed and not self.view.app_state.label
-                message = "" if said else stopped.message
-            except JobError as error:
-                message = str(error)
-            app.call_later(self.show_message, message)
-
-        in_background("stop a job", work)
+        # This takes as long as the job takes to end, and the page may be closed by then.
+        in_background("stop a job", lambda: app.call_later(self.show_message, self._controller.stop(job)))
 
     def action_forget(self) -> None:
         """Remove the job, once the user says yes: its log is removed too."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from gputui.inventory.light_dataclasses import replace
@@ -35,6 +35,7 @@ from gputui.tui.start_launch import count_of
 from gputui.tui.views.launch import launch
 from gputui.tui.views.launch_page import no_launches, remembered, settings
 from gputui.tui.views.text import Line, title
+from gputui.vendors.visibility import Environ
 
 _SETTINGS = 9
 """Lines for the settings, the rules, a message and the keys, without the launch line and its notes."""
@@ -57,7 +58,7 @@ class LaunchScreen(OptionsPage):
         worded("save", "name", "as…", "Name the launch (in the list of launches)", key_line=True),
     ]
 
-    def __init__(self, view: MainView, environ: Mapping[str, str]) -> None:
+    def __init__(self, view: MainView, environ: Environ) -> None:
         super().__init__(view)
         self._environ = environ
         self._launches: Launches = ()

@@ -122,7 +122,7 @@ class MainScreen(Screen[None]):
             sampler, environ, not app_state.label, lambda store: self.post_message(PastFound(store))
         )
         self.reruns = LaunchController(self, sampler, environ, clock, write, end_without_terminal)
-        self.jobs = JobsController(self, self.reruns, comparisons, environ, write)
+        self.jobs = JobsController(self, self.reruns, comparisons, environ, write, sampler.simulated)
         self.pages = PageController(self, self.launch, self.jobs, environ)
         self.handlers = self._handlers_by_action()
         self._below = 0
@@ -149,6 +149,8 @@ class MainScreen(Screen[None]):
         self._saved_screen, self._saving = app_state.screen, threading.Lock()
         self._saver: threading.Thread | None = None
         self._not_saved: str | None = None
+        self._unsaved: dict[tuple[str, str], Any] = {}
+        """Values by table and key, which are not saved because the box is not this machine."""
         self._list = Blank(id="list")
         self._history, self._lists, self._bottom = (
             PanelColumn(name, self.perform) for name in ("history", "lists", "bottom")
@@ -189,6 +191,7 @@ class MainScreen(Screen[None]):
     def _handlers_by_action(self) -> Mapping[str, Callable[[], object]]:
         """The handler of each action, by its id in `tui/actions.py`."""
         selection, launch, pages = self.selection, self.launch, self.pages
+        sampler = self._sampler
         return {
             "select": selection.toggle_current,
             "clear": selection.clear,
@@ -220,7 +223,7 @@ class MainScreen(Screen[None]):
             "processes": pages.open_processes,
             "people": lambda: pages.open_processes("people"),
             "nodes": partial(pages.open_nodes, self._clock),
-            "usage": lambda: pages.open_usage(self._sampler.past),
+            "usage": lambda: pages.open_usage(sampler.simulated),
             "timelines": partial(pages.open_timelines, self.timelines),
             "device": pages.open_device,
             "launch_page": pages.open_launch_page,
@@ -299,14 +302,16 @@ class MainScreen(Screen[None]):
         self.selection.click(key)
 
     def save_screen(self, screen: ScreenSettings) -> None:
-        """Show the screen with other settings, and save them in the user's settings."""
+        """Show the screen with other settings, and save them in the user's settings. On the box of a demo or
+        a recording, which says nothing about this machine, they last as long as the screen."""
         before = self.app_state.screen
         if screen.theme != before.theme:
             self.app.theme = screen.theme or default_theme(self.app_state.environ)
         if screen.interval != before.interval:
             self._sampler.set_interval(screen.interval or DEFAULT_INTERVAL)
         self.set_app_state(self.app_state.with_screen(screen))
-        self._saver = in_background("save settings", self._save_settings)
+        if not self.app_state.label:
+            self._saver = in_background("save settings", self._save_settings)
 
     def save_setting(self, table: str, key: str, value: Any, saved: Callable[[Settings], object]) -> None:
         """Save one setting (None: the default) in the user's settings, and use it. `saved` is called with the
@@ -314,7 +319,7 @@ class MainScreen(Screen[None]):
         if table == "screen":
             self.save_screen(self.app_state.screen._replace(**{key: value}))
             return
-        environ = self.app_state.environ
+        environ, label = self.app_state.environ, self.app_state.label
 
         def use(found: Settings) -> None:
             self.set_app_state(self.app_state.with_rules(found.rules))
@@ -325,8 +330,11 @@ class MainScreen(Screen[None]):
 
             with self._saving:
                 try:
-                    save(environ, [(table, key, value)])
-                    self.app.call_later(use, settings(environ))
+                    if label:
+                        self._unsaved[table, key] = value
+                    else:
+                        save(environ, [(table, key, value)])
+                    self.app.call_later(use, settings(environ, self._unsaved))
                     self._not_saved = None
                 except SettingsError as error:
                     self._tell_not_saved(error)
@@ -351,10 +359,7 @@ class MainScreen(Screen[None]):
 
         with self._saving:
             before, after = self._saved_screen, self.app_state.screen
-            if self.app_state.label:
-                # These belong to another box than this machine: `run_screen` does not read them there either.
-                after = after._replace(sort=before.sort, filter=before.filter)
-            elif self.app_state.set_aside:
+            if self.app_state.set_aside:
                 after = after._replace(filter=before.filter)
             if before == after:
                 return
@@ -499,6 +504,8 @@ class MainScreen(Screen[None]):
             rerun = self.reruns.take_reread(message.reading.began)
             app_state = self.app_state.with_snapshot(result)
             self.set_app_state(replace(app_state, timelines=self.timelines.after(result)))
+            if self._reason_is_stale():
+                self.clear_message()
             self.jobs.after_reading(before, result)
             self._drop_kept_filter(message.reading.began)
             if rerun is not None:
@@ -512,6 +519,12 @@ class MainScreen(Screen[None]):
                 self.show_message("a selected device is no longer present and was deselected", "lost")
         else:
             raise result
+
+    def _reason_is_stale(self) -> bool:
+        """Whether the message says why devices are the best that are free, and one of them no longer is."""
+        suggested, judged = self.app_state.suggested, self.app_state.verdicts
+        told = suggested is not None and self.message.endswith(suggested.reason)
+        return told and not all(judged[key].free for key in self.app_state.selection)
 
     def _drop_kept_filter(self, began: float) -> None:
         """Forget a filter of the settings that matches nothing in the second reading, the first full one."""

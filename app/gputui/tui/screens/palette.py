@@ -76,11 +76,7 @@ class PaletteScreen(ListPage):
     def _set(self, row: Row, choice: str) -> None:
         app_state = self.view.app_state
         self.view.save_setting(*setting_rows.changed(app_state, row, choice, ()), lambda saved: None)
-        saved = (
-            f"not saved: {app_state.label}"
-            if app_state.label and row.id == "sort"
-            else "saved in your settings"
-        )
+        saved = f"not saved: {app_state.label}" if app_state.label else "saved in your settings"
         self.view.show_message(f"{row.label} {choice}, {saved}", passing=True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -52,8 +52,7 @@ class ProcessesScreen(ProcessListPage):
         # A sort by use needs the use of all processes.
         seen = self.rows if self._sort in ("GPU", "CPU", "RAM") else self._visible
         keys = {row.key for row in seen if row.process}
-        snapshot = self.view.app_state.snapshot
-        return tuple(device.key for device in snapshot.devices if device.key in keys) if snapshot else ()
+        return tuple(device.key for device in self.view.app_state.box.devices if device.key in keys)
 
     def notes(self, width: int) -> list[Line]:
         row = self.row

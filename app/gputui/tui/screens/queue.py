@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 
 from gputui.choosing.queue_outlook import Outlook
 from gputui.inventory.formatting import printable
 from gputui.inventory.waiter import Waiter
 from gputui.tui.background import in_background
+from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import FILTER, ListPage, shown
-from gputui.tui.start_launch import leave_line
 from gputui.tui.views.queue import headline, listed
 from gputui.tui.views.text import Line
 
@@ -24,9 +24,9 @@ class QueueScreen(ListPage):
         shown("S", "stop", "leave the queue"),
     ]
 
-    def __init__(self, view: MainView, environ: Mapping[str, str]) -> None:
+    def __init__(self, view: MainView, controller: JobsController) -> None:
         super().__init__(view)
-        self._environ = environ
+        self._controller = controller
         self._found = Outlook((), ())
 
     def item_keys(self) -> Sequence[Hashable]:
@@ -58,7 +58,7 @@ class QueueScreen(ListPage):
             return
         if not waiter.ours:
             self.show_message(f"only {printable(waiter.user)} can give up this place")
-        elif self.view.app_state.label:
+        elif self.view.app_state.label and self.view.app_state.demo is None:
             self.show_message(self.view.app_state.not_of_this_machine("places in line"))
         elif waiter.job is None:
             self.show_message("not a job: it waits in one of your terminals; Ctrl-C there leaves the queue")
@@ -71,5 +71,5 @@ class QueueScreen(ListPage):
         app = self.app
         # This takes as long as the job takes to end, and the page may be closed by then.
         in_background(
-            "leave the queue", lambda: app.call_later(self.show_message, leave_line(job, self._environ))
+            "leave the queue", lambda: app.call_later(self.show_message, self._controller.leave_line(job))
         )

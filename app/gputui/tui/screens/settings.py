@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gputui.allocating.settings import Settings, SettingsError, settings
@@ -18,6 +18,7 @@ from gputui.tui.setting_rows import COLUMN, PANEL, Change
 from gputui.tui.views.launch_page import settings as listing
 from gputui.tui.views.table import columns_of, heading, row
 from gputui.tui.views.text import Line, title
+from gputui.vendors.visibility import Environ
 
 
 class SettingsScreen(OptionsPage):
@@ -28,7 +29,7 @@ class SettingsScreen(OptionsPage):
         shown("K,shift+up", "move(-1)", "move left", "K"),
     ]
 
-    def __init__(self, view: MainView, environ: Mapping[str, str], first: str = "") -> None:
+    def __init__(self, view: MainView, environ: Environ, first: str = "") -> None:
         super().__init__(view)
         self._order = setting_rows.columns_in_order(view.app_state)
         """All columns, in the user's order: showing or hiding a column moves no other."""

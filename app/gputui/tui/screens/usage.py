@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from gputui.inventory.formatting import duration, printable
 from gputui.timeline.usage import BY, Figures, Names, Recorded, recorded
@@ -13,6 +13,7 @@ from gputui.tui.cycle import following
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import FILTER, ListPage, hidden, shown
 from gputui.tui.views.text import Line, clip, table_lines, title, told_lines
+from gputui.vendors.visibility import Environ
 
 _DAYS = (1, 7, 30, 365)
 _NONE = "nothing is recorded: open screens, jobs and gputui record --daemon record it"
@@ -28,9 +29,7 @@ class UsageScreen(ListPage):
         hidden("left", "days(-1)", "Fewer days"),
     ]
 
-    def __init__(
-        self, view: MainView, environ: Mapping[str, str], demo: Callable[[], Recorded] | None
-    ) -> None:
+    def __init__(self, view: MainView, environ: Environ, demo: Callable[[], Recorded] | None) -> None:
         super().__init__(view)
         self._environ, self._demo = environ, demo
         self._by, self._days = "user", 7

@@ -11,7 +11,7 @@ from gputui.inventory.formatting import GIB, printable, short_bus_id, short_name
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
-from gputui.tui.views.text import Span, bar, fit, shorten
+from gputui.tui.views.text import Line, bar, fit, shorten
 
 UNKNOWN = "–"
 
@@ -79,25 +79,25 @@ class Column:
     title: str
     sizes: Callable[[Box], Sizes]
     priority: int
-    spans: Callable[[Device, Cell], tuple[Span, ...]]
+    spans: Callable[[Device, Cell], Line]
     needs: Want = Want.SENSORS
     usual: bool = True
     right: bool = True
 
 
-def _unknown(width: int) -> tuple[Span, ...]:
+def _unknown(width: int) -> Line:
     return ((fit(UNKNOWN, width, right=True), "dim"),)
 
 
-def _word(text: str | None, width: int, tone: str, right: bool = True) -> tuple[Span, ...]:
+def _word(text: str | None, width: int, tone: str, right: bool = True) -> Line:
     return ((fit(text, width, right), tone),) if text is not None else _unknown(width)
 
 
-def _number(value: float | None, width: int, tone: str, unit: str = "") -> tuple[Span, ...]:
+def _number(value: float | None, width: int, tone: str, unit: str = "") -> Line:
     return _word(None if value is None else f"{value:.0f}{unit}", width, tone)
 
 
-def _name(device: Device, cell: Cell) -> tuple[Span, ...]:
+def _name(device: Device, cell: Cell) -> Line:
     return ((shorten(_short_name(device), cell.width), cell.tone),)
 
 
@@ -107,7 +107,7 @@ def _short_name(device: Device) -> str:
     return name.removesuffix(" MIG") if device.parent else name
 
 
-def _with_bar(fraction: float, number: str, least: int, width: int, look: str, tone: str) -> tuple[Span, ...]:
+def _with_bar(fraction: float, number: str, least: int, width: int, look: str, tone: str) -> Line:
     """A number of at least `least` cells after a bar, or alone where the bar would be too short."""
     room = width - least
     if room < _LEAST_BAR:
@@ -116,14 +116,14 @@ def _with_bar(fraction: float, number: str, least: int, width: int, look: str, t
     return ((full, look), (empty, "rest"), (fit(number, least, right=True), tone))
 
 
-def _utilization(device: Device, cell: Cell) -> tuple[Span, ...]:
+def _utilization(device: Device, cell: Cell) -> Line:
     if device.utilization is None:
         # An empty bar would mean 0 %.
         return _unknown(cell.width)
     return _with_bar(device.utilization / 100, f"{device.utilization}%", 5, cell.width, "load", cell.tone)
 
 
-def _memory(device: Device, cell: Cell) -> tuple[Span, ...]:
+def _memory(device: Device, cell: Cell) -> Line:
     used, total = cell.memory
     if used is None or not total:
         return _unknown(cell.width)
@@ -136,13 +136,13 @@ def _memory(device: Device, cell: Cell) -> tuple[Span, ...]:
     return _with_bar(used / total, amount, least, cell.width, "memory", cell.tone)
 
 
-def _temperature(device: Device, cell: Cell) -> tuple[Span, ...]:
+def _temperature(device: Device, cell: Cell) -> Line:
     limit = device.telemetry.slowdown_temperature if device.telemetry else None
     hot = limit is not None and device.temperature is not None and device.temperature >= limit - _NEARLY
     return _number(device.temperature, cell.width, "warn" if hot else cell.tone)
 
 
-def _power(device: Device, cell: Cell) -> tuple[Span, ...]:
+def _power(device: Device, cell: Cell) -> Line:
     """Watts, followed by the limit where there is room."""
     # The watts of a device without a limit stay aligned with the others.
     limit = cell.box.watts + 1 if cell.width > 4 else 0
@@ -153,20 +153,20 @@ def _power(device: Device, cell: Cell) -> tuple[Span, ...]:
     return ((fit(watts, cell.width - limit, right=True) + fit(behind, limit), look),)
 
 
-def _clock(device: Device, cell: Cell) -> tuple[Span, ...]:
+def _clock(device: Device, cell: Cell) -> Line:
     """MHz, followed by "!" where the driver reports that the clocks are throttled."""
     slow = bool(device.telemetry and device.telemetry.throttle)
     return (*_number(device.sm_clock, cell.width - 1, cell.tone), ("!" if slow else " ", "warn"))
 
 
-def _throttle(device: Device, cell: Cell) -> tuple[Span, ...]:
+def _throttle(device: Device, cell: Cell) -> Line:
     reasons = device.telemetry.throttle if device.telemetry else None
     if reasons is None:
         return _word(UNKNOWN, cell.width, "dim", right=False)
     return _word(printable(", ".join(reasons)), cell.width, "warn", right=False)
 
 
-def _pcie(device: Device, cell: Cell) -> tuple[Span, ...]:
+def _pcie(device: Device, cell: Cell) -> Line:
     """Generation and lanes, followed by "!" where fewer lanes are in use than possible.
 
     An idle GPU lowers its generation by itself, which is normal.
@@ -181,13 +181,13 @@ def _pcie(device: Device, cell: Cell) -> tuple[Span, ...]:
     )
 
 
-def _command(device: Device, cell: Cell) -> tuple[Span, ...]:
+def _command(device: Device, cell: Cell) -> Line:
     """The command of the process with the most memory; nothing where there is none."""
     main = max(device.processes or (), key=lambda process: process.memory or 0, default=None)
     return ((fit(printable(main.command or UNKNOWN) if main else "", cell.width), "dim"),)
 
 
-def _detail(fact: str) -> Callable[[Device, Cell], tuple[Span, ...]]:
+def _detail(fact: str) -> Callable[[Device, Cell], Line]:
     """The content of a column with a percentage of the telemetry."""
     return lambda device, cell: _number(getattr(device.telemetry, fact, None), cell.width, cell.tone, "%")
 
@@ -370,8 +370,7 @@ class Columns:
 
         state  cells that the longest state needs: the user's own columns leave that many
         """
-        snapshot = app_state.box
-        devices = snapshot.devices
+        snapshot, devices = app_state.box, app_state.box.devices
         tree = any(device.parent for device in devices)
         labels = [len(label_of(app_state, device, tree)) for device in devices]
         names = {_short_name(device) for device in devices}

@@ -61,9 +61,8 @@ def device_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     device = app_state.current
     if device is None:
         return [title("device", width), clip(((" no GPU at the cursor", "dim"),), width)][:height]
-    lines = [
-        title(f"GPU {app_state.box.label(device)}", width, printable(device.name or "unknown model") + "  →")
-    ]
+    label, name = app_state.box.label(device), printable(device.name or "unknown model")
+    lines = [title(f"GPU {label}", width, f"{name}  →")]
     lines += _state_lines(app_state, device, width)
     every = app_state.once(_panel_groups)
     facts = _in_columns(every, width, min(_count(width), len(every)), height - len(lines)) if every else []

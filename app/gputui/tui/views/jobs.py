@@ -79,10 +79,8 @@ def _rows(
 
 def unclaimed_uses_of(app_state: AppState) -> dict[str, str]:
     """The text "claimed 6,7, runs on 0,1" by job id, for our jobs whose claimed and used devices differ."""
-    snapshot = app_state.snapshot
-    if snapshot is None:
-        return {}
-    return {use.job: claimed_and_runs_on(use, snapshot) for use in _unclaimed_uses(app_state) if use.job}
+    uses = _unclaimed_uses(app_state)
+    return {use.job: claimed_and_runs_on(use, app_state.box) for use in uses if use.job}
 
 
 def _unclaimed_uses(app_state: AppState) -> list[ClaimedUse]:
@@ -142,10 +140,10 @@ def _end_of(job: Job, now: float) -> str:
 
 def devices_of(job: Job, app_state: AppState, width: int, most: int) -> list[Line]:
     """The present rows of the job's devices if they are on this box; devices that it has not claimed last."""
-    if app_state.snapshot is None or job.box is not None or not job.keys or job.over:
+    if job.box is not None or not job.keys or job.over:
         return []
     outside = (key for use in _unclaimed_uses(app_state) if use.job == job.id for key in use.outside)
-    found = [app_state.snapshot.by_key.get(key) for key in (*job.keys, *outside)]
+    found = [app_state.box.by_key.get(key) for key in (*job.keys, *outside)]
     devices = [device for device in found if device is not None]
     if not devices:
         return []
@@ -192,8 +190,8 @@ def log(pieces: Sequence[str], height: int, back: int) -> tuple[list[Line], int]
 
 def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     """Our jobs below their heading, and where there is room the end of the log of the running job."""
-    snapshot = app_state.snapshot
-    if snapshot is None or not snapshot.jobs or height < 2:
+    snapshot = app_state.box
+    if not snapshot.jobs or height < 2:
         return []
     jobs, tail = _in_panel(snapshot), _tail(snapshot)
     room = height - 1

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from time import localtime, strftime
 from typing import NamedTuple
 
 from gputui.choosing.device_columns import device_columns
-from gputui.choosing.verdict import Verdict
+from gputui.choosing.verdict import Verdicts
 from gputui.choosing.verdict_text import brief
 from gputui.inventory.columns import Column
 from gputui.inventory.device import Device
@@ -97,7 +97,7 @@ def node_rows(nodes: Sequence[Node]) -> list[Row]:
 
 def box_node(
     state: BoxState,
-    judged: Mapping[str, Verdict],
+    judged: Verdicts,
     mine: int,
     unfolded: bool,
     rank: Callable[[str, str], int | None],
@@ -128,7 +128,7 @@ def box_node(
 def _device_rows(
     alias: str,
     snapshot: Snapshot,
-    judged: Mapping[str, Verdict],
+    judged: Verdicts,
     live: bool,
     rank: Callable[[str, str], int | None],
 ) -> list[Row]:

@@ -164,7 +164,7 @@ def why_no_rows(app_state: AppState) -> str:
         return app_state.problem
     if app_state.snapshot is None:
         return "reading the box …"
-    hidden = len(app_state.snapshot.devices)
+    hidden = len(app_state.box.devices)
     if not hidden:
         return NO_DEVICES
     return f"no device matches the filter “{_short_filter(app_state)}” ({hidden} hidden)"

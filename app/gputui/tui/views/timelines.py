@@ -362,7 +362,7 @@ def _at_moment(app_state: AppState, device: Device, metric: Metric, cursor: floa
 
 def why_no_charts(app_state: AppState, device: Device | None, metric: Metric | None) -> str:
     """Why there is no chart of one device, or (None) of any listed device."""
-    if app_state.snapshot is None or (device is None and not app_state.rows):
+    if device is None and not app_state.rows:
         return why_no_rows(app_state)
     if device is not None:
         return _why_unknown(app_state, device, metric or "utilization")
