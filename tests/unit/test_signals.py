@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -44,6 +45,21 @@ def test_to_ones_own_it_is_sent(number: int) -> None:
     with running() as child:
         send(seen(child), number)
         assert child.wait(60) == -number
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EPERM])
+def test_where_the_kernel_has_no_descriptors_of_processes_it_is_sent_all_the_same(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux before 5.3, and containers whose filter of system calls does not know them."""
+
+    def refuse(*_: int) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    with running() as child:
+        send(seen(child), signal.SIGTERM)
+        assert child.wait(60) == -signal.SIGTERM
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root starts processes of others")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
+from typing import Any
 
 from gputui.inventory.process import Process
 
@@ -31,9 +34,41 @@ def send(process: Process, number: int) -> None:
     if uids.real != os.getuid():
         raise SignalError(f"pid {process.pid} is {process.user or 'somebody else'}'s, not yours")
     try:
-        # psutil checks once more that it is the same process, just before it sends.
-        there.send_signal(number)
-    except psutil.NoSuchProcess:
+        _send(there, number)
+    except (ProcessLookupError, psutil.NoSuchProcess):
         raise SignalError(f"pid {process.pid} has ended") from None
-    except psutil.AccessDenied:
+    except (PermissionError, psutil.AccessDenied):
         raise SignalError(f"pid {process.pid}: not permitted") from None
+
+
+def _send(there: Any, number: int) -> None:
+    """Send through a descriptor of the process, where the system has those: no other process
+    can receive it."""
+    descriptor = _descriptor(there.pid)
+    if descriptor is None:
+        # psutil checks that it is the same process a moment before it sends.
+        there.send_signal(number)
+        return
+    try:
+        if there.is_running():
+            signal.pidfd_send_signal(descriptor, number)
+        else:
+            raise ProcessLookupError
+    finally:
+        os.close(descriptor)
+
+
+def _descriptor(pid: int) -> int | None:
+    """Return a descriptor of a process; None on Linux before 5.3, and where a container's seccomp filter is
+    older.
+
+    Raise ProcessLookupError.
+    """
+    if not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno in (errno.ENOSYS, errno.EPERM):
+            return None
+        raise
