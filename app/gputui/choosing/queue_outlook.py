@@ -51,8 +51,7 @@ class Occupied:
 
     own     whether the user is our own
     since   the time of the claim, else of the oldest process, in epoch seconds
-    unused  seconds for which the user has had it without using it, else those for which it has been seen at
-            0 %; None where that is not known, or not the case
+    unused  seconds for which the user has had it without using it; None where that is not known
     hoarded whether the user has had it for long without using it
     free_in seconds until it counts as free, where that is known
     """
@@ -77,9 +76,8 @@ class Occupied:
 class Outlook:
     """The waiting requests, the first in line first, and the devices that are not free.
 
-    Devices for which the time of release is known come first, the soonest first; then those of jobs with a
-    time limit; then those that nobody uses, which may be asked for; then the others; each in the order of the
-    box.
+    Devices that somebody has without using them come first, because they may be asked for; both groups are in
+    the order of the box. Nothing else decides: a row must not move while it is read.
     """
 
     turns: tuple[Turn, ...]
@@ -132,7 +130,7 @@ def outlook(
         # What is not offered to programs will not be free for them, either.
         if not judged[device.key].free and device.apart is None
     ]
-    return Outlook(tuple(turns), tuple(sorted(occupied, key=_soonest)))
+    return Outlook(tuple(turns), tuple(sorted(occupied, key=lambda each: not each.hoarded)))
 
 
 _Chances = tuple[tuple[Device, ...], tuple[Device, ...], tuple[tuple[Device, Refusal], ...]]
@@ -174,10 +172,4 @@ def _occupied(
     # Whether or not somebody has watched, nothing runs on a device with only a claim.
     empty = verdict.state == "claimed" and device.processes == ()
     unused = unused_by(user, device, inf if empty else idle, snapshot)
-    seen = idle if unused is None else unused
-    return Occupied(device, verdict, user, own, claim, since, seen, is_long(unused, after))
-
-
-def _soonest(each: Occupied) -> tuple[float, float, bool]:
-    """The order of `Outlook.occupied`."""
-    return inf if each.free_in is None else each.free_in, each.until or inf, not each.hoarded
+    return Occupied(device, verdict, user, own, claim, since, unused, is_long(unused, after))

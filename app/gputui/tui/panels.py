@@ -150,7 +150,7 @@ def _size_of_queue(app_state: AppState, width: int) -> Size:
     if app_state.box.waiters:
         return Size(2, wanted, most)
     # The table shows the holders of devices, too: on a narrow screen they take no room from the processes.
-    return Size(min(3, wanted), wanted, most) if width >= WIDE else NOTHING
+    return Size(min(4, wanted), wanted, most) if width >= WIDE else NOTHING
 
 
 def _size_of_links(app_state: AppState, width: int) -> Size:
