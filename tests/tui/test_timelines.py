@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gputui.inventory.device import Device, Fault
-from gputui.inventory.snapshot import HostLoad
+from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.timeline.store import Metric, Span, Store
 from gputui.tui.app_state import AppState
 from gputui.tui.screens.timelines import TimelinesScreen
@@ -343,8 +343,8 @@ def test_the_page_of_one_metric_goes_through_the_devices_that_tell_it() -> None:
 class _WithPast(StillSource):
     """A box with the history of its last two minutes."""
 
-    def past(self) -> Iterator[list[tuple[float, tuple[Device, ...]]]]:
-        yield [(NOW - ago, EIGHT) for ago in range(120, 0, -1)]
+    def past(self) -> Iterator[list[Snapshot]]:
+        yield [box(*EIGHT, time=NOW - ago) for ago in range(120, 0, -1)]
 
 
 def _page(s: Session) -> list[str]:
@@ -362,9 +362,9 @@ async def test_the_main_screen_shows_the_past_of_a_source_that_knows_it() -> Non
 class _WithLongPast(StillSource):
     """A box with the history of its last hour, the last minutes first."""
 
-    def past(self) -> Iterator[list[tuple[float, tuple[Device, ...]]]]:
-        yield [(NOW - ago, (gpu(0),)) for ago in range(300, 0, -2)]
-        yield [(NOW - ago, (gpu(0),)) for ago in range(3600, 290, -10)]
+    def past(self) -> Iterator[list[Snapshot]]:
+        yield [box(gpu(0), time=NOW - ago) for ago in range(300, 0, -2)]
+        yield [box(gpu(0), time=NOW - ago) for ago in range(3600, 290, -10)]
 
 
 async def test_a_past_appears_as_a_whole() -> None:

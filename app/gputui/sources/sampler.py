@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Source, Want
 
@@ -42,7 +41,7 @@ _PACES: tuple[tuple[Want, int], ...] = (
 Listener = Callable[["Snapshot | Exception", float], None]
 """Called with a snapshot or an error, and the time (`time.monotonic`) at which its reading began."""
 
-Past = Callable[[], "Iterable[Sequence[tuple[float, tuple[Device, ...]]]]"]
+Past = Callable[[], "Iterable[Sequence[Snapshot]]"]
 """Returns the devices at earlier times (epoch seconds): stretches of time, the latest first, each starting at
 its oldest time. May be called from any thread."""
 

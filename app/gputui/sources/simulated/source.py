@@ -6,14 +6,13 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.matrix_text import MOST_BYTES, MatrixError, read
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES, DEFAULT
 from gputui.sources.simulated.details import detailed, host_load
-from gputui.sources.simulated.motion import at, devices_at
+from gputui.sources.simulated.motion import at, past_at
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import Box
 from gputui.sources.source import NoSourceError, Want
@@ -60,13 +59,13 @@ class SimulatedSource:
             )
         return snapshot
 
-    def past(self) -> Iterator[list[tuple[float, tuple[Device, ...]]]]:
-        """Yield the devices at moments of the last twelve hours: first the last minutes, then the hour before
+    def past(self) -> Iterator[list[Snapshot]]:
+        """Yield the box at moments of the last twelve hours: first the last minutes, then the hour before
         them, then the rest, each from its oldest moment on. Takes about half a second in total."""
         now = self._clock()
         opened = now if self._opened is None else self._opened
         for moments in (range(330, int(opened - now) - 1, -2), *_PAST):
-            yield [(opened - ago, devices_at(self.box, -float(ago), opened)) for ago in moments]
+            yield [past_at(self.box, -float(ago), opened) for ago in moments]
 
     def close(self) -> None:
         self._opened = None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from gputui.inventory.formatting import duration, printable
 from gputui.timeline.usage import BY, Figures, Names, Recorded, recorded
-from gputui.timeline.usage_columns import usage_columns
+from gputui.timeline.usage_columns import MOST_ROWS, usage_columns
 from gputui.tui.background import in_background
 from gputui.tui.cycle import following
 from gputui.tui.main_view import MainView
@@ -54,7 +54,7 @@ class UsageScreen(ListPage):
     def _show(self, found: Recorded | None) -> None:
         """Show the sums of what was read, in the order of this page."""
         self._found = found
-        self._rows = found.rows(self._by) if found else []
+        self._rows = found.rows(self._by, MOST_ROWS) if found else []
         self.draw()
 
     def item_keys(self) -> Sequence[Hashable]:
@@ -70,7 +70,8 @@ class UsageScreen(ListPage):
             # This page is for looking back: what is recorded, and how.
             none = "no usage can be read" if self._found and self._found.damaged else _NONE
             return told_lines(none if self._found else "reading …", "dim", width), [None]
-        columns = usage_columns(self._by, self._rows, self._found.total.labels if self._found else {})
+        labels = self._found.total.labels if self._found else {}
+        columns = usage_columns(self._by, self._rows, labels, width)
         lines = table_lines(columns, self._rows, heading=True)
         return [clip(line, width) for line in lines], [None, *range(len(self._rows))]
 
