@@ -159,16 +159,13 @@ class WithJobs:
                 self._peaks[claim.job] = max(sum(known), self._peaks.get(claim.job, 0))
 
 
-def place(job: Job) -> tuple[bool, bool, float]:
-    """The sort key of jobs in a list: running jobs, then waiting jobs, each the newest first, then ended
-    jobs, the last to end first."""
-    return job.over, job.state == "waiting", -((job.ended if job.over else None) or job.created)
-
-
 def _shown(jobs: Collection[Job], now: float) -> list[Job]:
     """The jobs that have not ended, and the last ones that have."""
-    current = sorted((job for job in jobs if not job.over), key=place)
-    ended = sorted((job for job in jobs if job.over), key=place)
+    # Imported here: not needed without jobs.
+    from gputui.inventory.job import place_in_list
+
+    current = sorted((job for job in jobs if not job.over), key=place_in_list)
+    ended = sorted((job for job in jobs if job.over), key=place_in_list)
     recent = [job for job in ended if now - (job.ended or job.created) < _RECENT]
     return [*current, *recent[:_MOST_ENDED]]
 
