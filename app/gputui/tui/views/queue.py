@@ -22,7 +22,7 @@ from gputui.tui.views.text import (
 
 _LEAST_COMMAND = 12
 """Cells below which there is no column of commands: less is only the name of an interpreter."""
-_NOBODY = " nobody is in line: w on the main screen waits for devices"
+_NOBODY = " w on the main screen waits in line for devices"
 _MOST_TURNS = 100
 """The most waiters for which the panel has lines."""
 
