@@ -76,8 +76,9 @@ class Occupied:
 class Outlook:
     """The waiting requests, the first in line first, and the devices that are not free.
 
-    Devices that somebody has without using them come first, because they may be asked for; both groups are in
-    the order of the box. Nothing else decides: a row must not move while it is read.
+    Devices of jobs with a time limit come first, the soonest end first; then those that somebody has without
+    using them, which may be asked for; then the others; each in the order of the box. A device that cools
+    down keeps its place: no row moves while it is read.
     """
 
     turns: tuple[Turn, ...]
@@ -130,7 +131,9 @@ def outlook(
         # What is not offered to programs will not be free for them, either.
         if not judged[device.key].free and device.apart is None
     ]
-    return Outlook(tuple(turns), tuple(sorted(occupied, key=lambda each: not each.hoarded)))
+    return Outlook(
+        tuple(turns), tuple(sorted(occupied, key=lambda each: (each.until or inf, not each.hoarded)))
+    )
 
 
 _Chances = tuple[tuple[Device, ...], tuple[Device, ...], tuple[tuple[Device, Refusal], ...]]
