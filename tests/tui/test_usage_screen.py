@@ -9,6 +9,7 @@ import pytest
 
 from gputui.sources.simulated.source import named
 from gputui.timeline.usage import Day, Figures, Recorded, of_past
+from gputui.timeline.usage_columns import MOST_ROWS
 from gputui.tui.screens import usage
 from gputui.tui.screens.usage import UsageScreen
 from gputui.tui.widgets.lines import Lines
@@ -71,6 +72,23 @@ async def test_the_page_of_the_demo_is_whole_in_every_size(monkeypatch: pytest.M
                 assert not any("…" in line for line in texts(s)[1:])
                 await s.press("tab")
             assert "█ busy ░ idle" in texts(s)[1] and texts(s)[-1]
+
+
+async def test_of_thousands_of_jobs_the_first_are_shown_and_the_title_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    day, found_days = Day(1.0, 2.0, 3600.0), Recorded()
+    for n in range(1000):
+        day.count(Figures(60.0 + n), device="", user="mira", job=f"{n:04}")
+    found_days.add("2026-11-26", day)
+    monkeypatch.setattr(usage, "recorded", lambda *_: found_days)
+    async with session("shared", size=(130, 30)) as s:
+        await found(s)
+        assert "first" not in texts(s)[0]
+        await s.press("tab", "tab")
+        assert "usage by job" in texts(s)[0] and f"first {MOST_ROWS}" in texts(s)[0]
+        await s.press("G")
+        assert f"{1000 - MOST_ROWS:04}" in texts(s)[-1]
 
 
 async def test_each_sum_of_the_days_lost_days_and_foreign_names(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,8 @@ class UsageScreen(ListPage):
     def head(self, width: int) -> Line:
         days = "today" if self._days == 1 else f"last {self._days} days"
         kept = f"{duration(self._found.total.recorded)} recorded" if self._found else ""
-        return title(f"usage by {self._by}", width, days, kept, self.beyond)
+        first = f"first {MOST_ROWS}" if len(self._rows) == MOST_ROWS else ""
+        return title(f"usage by {self._by}", width, days, first, kept, self.beyond)
 
     def listing(self, width: int) -> tuple[Sequence[Line], Sequence[int | None]]:
         if not self._rows:
