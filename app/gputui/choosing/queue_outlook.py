@@ -5,7 +5,7 @@ Nothing is guessed. Only a device that is cooling down, or whose job has a limit
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import inf
 from types import MappingProxyType
@@ -28,9 +28,8 @@ class Turn:
     """One waiting request, and the obstacles to it.
 
     place   1 for the first in line
-    first   the first request before it that could take the same devices; if there is none, it is next. Nobody
-            is before one that can never start
-    ahead   the number of such requests
+    ahead   the number of requests before it that could take the same devices; with none it is next. Nobody is
+            before one that can never start
     could   the devices that would do if they were free; None inside a lease, where others cannot see it
     free    the devices of `could` that are free now, and meet the conditions of the request
     lacking the other devices of `could` that are free now, each with the condition that it does not meet
@@ -38,7 +37,6 @@ class Turn:
 
     waiter: Waiter
     place: int
-    first: Waiter | None = None
     ahead: int = 0
     could: tuple[Device, ...] | None = None
     free: tuple[Device, ...] = ()
@@ -106,18 +104,15 @@ def outlook(
     }
     line = sorted(snapshot.waiters, key=lambda each: each.silent or in_vain[each.devices, each.count])
     # (Requests that are alike are compared once: of hundreds, each with each other takes seconds.)
-    alike = defaultdict[tuple[object, int], list[Waiter]](list)
+    alike = Counter[tuple[object, int]]()
     chances = dict[object, _Chances]()
     for place, waiter in enumerate(line, 1):
-        before = list[list[Waiter]]()
         ahead = 0
         if not in_vain[waiter.devices, waiter.count]:
             lease, wanted = waiter.step and (waiter.step, waiter.user), _wanted(waiter, snapshot)
-            before = [each for (within, of), each in alike.items() if within == lease and of & wanted]
-            ahead = sum(map(len, before))
-            # (One of the lists in `before` may be this one.)
-            alike[lease, wanted].append(waiter)
-        turn = Turn(waiter, place, before[0][0] if before else None, ahead)
+            ahead = sum(each for (within, of), each in alike.items() if within == lease and of & wanted)
+            alike[lease, wanted] += 1
+        turn = Turn(waiter, place, ahead)
         if not waiter.step:
             asked = waiter.devices, waiter.count > 1, waiter.min_free, waiter.max_util
             if asked not in chances:

@@ -115,13 +115,10 @@ def _waiter_name(waiter: Waiter) -> str:
 
 
 def blocking_reason(turn: Turn, snapshot: Snapshot) -> str:
-    """Why a request has no devices yet, as a clause: "GPUs 4 and 5 free, needs 2 more"."""
+    """Why a request with nobody ahead has no devices yet: "GPUs 4 and 5 free, needs 2 more"."""
     waiter, could = turn.waiter, len(turn.could or ())
     if waiter.silent:
         return SILENT
-    if first := turn.first:
-        more = f" and {turn.ahead - 1} more" if turn.ahead > 1 else ""
-        return f"after {person_or_job(first.user, first.ours, first.job)}{more}"
     if turn.could is None:
         return "waits for a step within its own job's devices"
     if could < waiter.count:
