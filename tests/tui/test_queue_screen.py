@@ -17,7 +17,10 @@ from gputui.inventory.job import Job
 from gputui.inventory.waiter import Waiter
 from gputui.jobs.own_call import OwnCall
 from gputui.jobs.wait import refreshed
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.motion import at
 from gputui.tui.app_state import AppState
+from gputui.tui.panels import PANELS_BY_NAME
 from gputui.tui.screens.queue import QueueScreen
 from gputui.tui.views.queue import lines_of_panel, queue_panel
 from gputui.tui.widgets.lines import Lines
@@ -242,6 +245,13 @@ def test_the_panel_sets_apart_who_holds_what_and_says_of_how_many() -> None:
     assert panel(at + 3)[at + 1].startswith(" 6 ") and panel(at + 3)[-1].startswith(f" … {every - 1} more: ")
     # A heading says nothing without a row.
     assert len(panel(at + 2)) == len(panel(at)) == at
+
+
+def test_the_panel_asks_for_the_same_room_while_others_come_and_go() -> None:
+    film = [at(BOXES["shared"], elapsed, IDLE.time) for elapsed in (0, 5, 20, 45, 50)]
+    assert len({len(snapshot.waiters) for snapshot in film}) > 1
+    asked = PANELS_BY_NAME["queue"].size
+    assert len({asked(AppState({}).with_snapshot(snapshot), 130) for snapshot in film}) == 1
 
 
 def test_what_the_next_one_waits_for_and_who_holds_what_is_wrapped_and_not_cut() -> None:
