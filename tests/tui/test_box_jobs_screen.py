@@ -82,7 +82,7 @@ def opened(s: Session, *states: BoxJobs) -> Told:
 def rows(s: Session) -> dict[str, str]:
     """The lines of the list, by their first word."""
     found = (line[1:].strip() for line in texts(s)[1:] if line.strip())
-    return {line.split(" ")[0]: line for line in found if not line.startswith("─")}
+    return {line.split(" ")[0]: line for line in found if not line.startswith(("─", "ID "))}
 
 
 async def test_each_job_has_its_box_and_each_box_that_has_none_says_why() -> None:

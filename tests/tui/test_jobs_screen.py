@@ -97,8 +97,9 @@ async def test_d_starts_a_job_that_D_shows_and_that_outlives_the_screen(desk: De
         assert f"job {job.id} started" in s.main.message
         await s.press("D")
         await s.until(lambda: shown(s, "on 5,4"))
-        assert f"▸ {job.id}  ▶ running" in texts(s)[1]
-        assert "GPU 5,4" in texts(s)[1]
+        assert texts(s)[1].split()[:4] == ["ID", "STATE", "RAN", "DEVICES"]
+        assert f"▸ {job.id}  ▶ running" in texts(s)[2]
+        assert "GPU 5,4" in texts(s)[2]
         assert "1 of 1 running" in texts(s)[0]
         devices = texts(s)[texts(s).index(next(t for t in texts(s) if "devices of" in t)) + 1 :][:2]
         assert [re.split(r"\s+", line.replace("▸", " ").strip())[0] for line in devices] == ["5", "4"]
@@ -222,7 +223,7 @@ async def test_only_ended_jobs_are_forgotten_and_the_cursor_stays_near(desk: Des
         await s.press("D", "x")
         assert f"job {running.id} has not ended" in told(s)
         # The newest job is first, and running jobs come before all others.
-        assert [line.split()[0].strip("▸") or line.split()[1] for line in texts(s)[1:5]] == [
+        assert [line.split()[0].strip("▸") or line.split()[1] for line in texts(s)[2:6]] == [
             running.id, *(job.id for job in reversed(over)),
         ]  # fmt: skip
         await s.press("j", "j", "x")
@@ -231,7 +232,7 @@ async def test_only_ended_jobs_are_forgotten_and_the_cursor_stays_near(desk: Des
         await s.press("x")
         assert over[1].id in told(s) and "removed" in told(s)
         assert not over[1].folder.exists()
-        assert texts(s)[3].startswith(f"▸ {over[0].id}")
+        assert texts(s)[4].startswith(f"▸ {over[0].id}")
         gate.open()
 
 
@@ -244,7 +245,7 @@ async def test_many_jobs_scroll_and_a_click_chooses_the_line_that_it_is_on(desk:
     async with session(environ=environ(desk)) as s:
         await s.press("D")
         assert "0 of 18 running" in texts(s)[0]
-        await s.pilot.click("#page-body", offset=(10, 3))
+        await s.pilot.click("#page-body", offset=(10, 4))
         assert screen(s).key == order[2]
         assert shown(s, "this is 15")
         # A click in the log below the list chooses no job.
@@ -622,7 +623,8 @@ def test_how_a_job_ended_in_words(facts: dict[str, object], words: str) -> None:
 
 def test_the_list_names_the_signal_that_ended_a_job_as_the_command_line_does(desk: Desk) -> None:
     job = ended(desk.sh("kill -TERM $$"))
-    (line,) = listed([job], 80, OPENED)
+    heading, line = listed([job], 80, OPENED)
+    assert heading[1][0].strip() == "ID"
     assert status_text(job) == "SIGTERM" in "".join(text for text, _ in line)
 
 
@@ -647,7 +649,7 @@ async def test_a_demo_shows_its_own_jobs_and_touches_none_of_ours(desk: Desk) ->
     async with session(replace(box, jobs=jobs), environ=environ(desk)) as s:
         s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
         await s.press("D")
-        assert "m6u5" in texts(s)[1] and "GPU 6" in texts(s)[1] and "k3f9" in texts(s)[2]
+        assert "m6u5" in texts(s)[2] and "GPU 6" in texts(s)[2] and "k3f9" in texts(s)[3]
         assert ours.id not in "\n".join(texts(s))
         assert log(s)[:2] == [" epoch 1", " epoch 2"]
         for key in ("x", "y", "R", "v"):

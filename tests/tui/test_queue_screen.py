@@ -8,13 +8,19 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from gputui.allocating.queue import waiters
+from gputui.cli import queue
 from gputui.inventory.claim import Claim
 from gputui.inventory.job import Job
 from gputui.inventory.waiter import Waiter
 from gputui.jobs.own_call import OwnCall
 from gputui.jobs.wait import refreshed
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.motion import at
 from gputui.tui.app_state import AppState
+from gputui.tui.panels import PANELS_BY_NAME
 from gputui.tui.screens.queue import QueueScreen
 from gputui.tui.views.queue import lines_of_panel, queue_panel
 from gputui.tui.widgets.lines import Lines
@@ -66,29 +72,52 @@ async def test_the_page_of_the_demo_box_says_who_waits_for_what_and_who_has_it()
     async with session("shared") as s:
         await s.press("@queue")
         lines = texts(s)
-        assert "2 in line" in lines[0]
-        assert lines[1].split()[:4] == ["1", "ana", "4", "devices"]
-        assert lines[2].strip() == "GPUs 4, 5 and 7 free, needs 1 more"
-        assert lines[3].split()[:4] == ["2", "lee", "GPU", "6"] and lines[4].strip() == "after ana"
-        assert lines[7].split()[:3] == ["GPU", "6", "bo"] and "idle 7h13m" in lines[7]
-        assert lines[8].split()[:3] == ["GPU", "0", "mira"] and "for 3h01m" in lines[8]
+        assert "2 in line" in lines[0] and lines[1].split()[:3] == ["PLACE", "USER", "WANTS"]
+        assert lines[2].split()[:4] == ["1", "ana", "4", "devices"]
+        assert lines[3].split()[:4] == ["2", "lee", "GPU", "6"]
+        assert lines[4].strip() == "next: ana · GPUs 4, 5 and 7 free, needs 1 more"
+        assert lines[7].split()[:5] == ["GPU", "USER", "FOR", "FREE", "AGAIN"]
+        assert lines[8].split()[:2] == ["6", "bo"] and "idle 7h13m: ask bo" in lines[8]
+        assert lines[9].split()[:3] == ["0", "mira", "3h01m"]
         await s.press("S")
         assert "only ana" in texts(s, "#page-footer")[0]
         await s.press("escape")
         assert s.app.screen is s.main
 
 
-async def test_nothing_moves_when_a_device_is_at_0_percent_for_a_moment() -> None:
-    device = busy(gpu(0), job(7, user="mira", command="python t.py"))
+async def test_the_panel_and_the_page_and_the_command_line_say_the_same_in_the_same_order(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of each device: itself, its user, and when it will be free; the times go on between two looks."""
+
+    def rows(lines: list[str]) -> list[list[str]]:
+        at = next(place for place, line in enumerate(lines) if line.split()[:2] == ["GPU", "USER"])
+        found = [line.split() for line in lines[at + 1 :]]
+        return [[*row[:2], *row[3:5]] for row in found if row and row[0].isdigit()]
+
+    assert queue.main(["--demo", "shared"], None) == 0
+    printed = rows(capsys.readouterr().out.splitlines())
+    assert [row[0] for row in printed] == ["6", "0", "1", "2", "3"]
+    async with session("shared", size=(130, 40)) as s:
+        panel = ["".join(text for text, _ in line) for line in queue_panel(s.main.app_state, 60, 20)]
+        assert rows(panel) == printed
+        await s.press("@queue")
+        assert rows(texts(s)) == printed
+
+
+async def test_nothing_moves_while_a_device_is_used_and_idle_and_becomes_free() -> None:
+    """Only the row of a device that is free again goes."""
+    held = [busy(gpu(n), job(7 + n, user="mira", command=f"python t{n}.py")) for n in range(2)]
     async with session("idle") as s:
         await s.press("@queue")
-        places = []
-        for utilization in (90, 0, 90):
-            show(s, devices=(replace(device, utilization=utilization), gpu(1)))
-            (row,) = [text for text in texts(s) if "mira" in text]
-            assert ("0 % now" in row) == (utilization == 0)
-            places.append(row.index("python"))
-        assert len(set(places)) == 1
+        shown: list[list[tuple[str, int]]] = []
+        for utilization in (90, 0, None):
+            one = gpu(0) if utilization is None else replace(held[0], utilization=utilization)
+            show(s, devices=(one, held[1]), time=IDLE.time + len(shown))
+            there = [text for text in texts(s) if ".py" in text or "in 10s" in text]
+            shown.append([(text.split()[0], text.index("python") if ".py" in text else 0) for text in there])
+        assert shown[0] == shown[1] and [label for label, _ in shown[2]] == ["0", "1"]
+        assert shown[2][1] == shown[0][1]
 
 
 async def test_the_page_fits_every_size_and_says_so_where_nobody_waits() -> None:
@@ -109,17 +138,18 @@ async def test_a_panel_is_there_while_somebody_waits_or_holds_a_claim() -> None:
         show(s, waiter(1), waiter(2, "bo"))
         panel = queue_panel(s.main.app_state, 60, 20)
         words = ["".join(text for text, _ in line) for line in panel]
-        assert "2 in line" in words[0] and "next: ana · GPUs 0 and 1 free" in words[3]
-        assert len(words) == lines_of_panel(s.main.app_state, 60)[0] == 4
+        assert "2 in line" in words[0] and "next: ana · GPUs 0 and 1 free" in words[4]
+        assert len(words) == lines_of_panel(s.main.app_state, 60)[0] == 5
         show(s, claims=(Claim(IDLE.devices[0].key, "lee", IDLE.time - 3000, "python x.py"),))
-        # Where there is room for a part only, it is the use that is shown, and not since when.
-        for width in (80, 40):
-            panel = queue_panel(s.main.app_state, width, 2)
-            assert ("nothing runs on it  ", "warn") in panel[1]
-        assert len(panel) == lines_of_panel(s.main.app_state, 60)[0] == 2
+        for width in (80, 48):
+            panel = queue_panel(s.main.app_state, width, 3)
+            words = ["".join(text for text, _ in line) for line in panel]
+            assert "nobody in line" in words[0] and "FREE AGAIN" in words[1]
+            assert "nothing runs on it: ask lee" in words[2]
+        assert len(panel) == lines_of_panel(s.main.app_state, 60)[0] == 3
         show(s, *(waiter(n, f"user{n}") for n in range(30)))
         words = ["".join(text for text, _ in line) for line in queue_panel(s.main.app_state, 60, 6)]
-        assert "30 in line" in words[0] and "user3" in words[4] and words[5].startswith(" next: user0")
+        assert "30 in line" in words[0] and "user2" in words[4] and words[5].startswith(" next: user0")
         # When two lines fit, the most useful one is the next waiter.
         words = ["".join(text for text, _ in line) for line in queue_panel(s.main.app_state, 60, 2)]
         assert len(words) == 2 and words[1].startswith(" next: user0")
@@ -191,7 +221,7 @@ async def test_every_row_of_the_page_can_be_reached_and_the_title_counts_the_hid
         assert "3 in line" in texts(s)[0] and "▼" in texts(s)[0] and "▲" not in texts(s)[0]
         await s.press("G")
         body = "\n".join(texts(s))
-        assert "GPU 1 " in body and "No job says when" in body
+        assert "\n 3    ines" in body
         assert "▲" in texts(s)[0] and "▼" not in texts(s)[0]
         assert "leave" not in texts(s, "#page-footer")[-1], "a device has no place in line"
         await s.press("S", "pageup")
@@ -207,13 +237,21 @@ def test_the_panel_sets_apart_who_holds_what_and_says_of_how_many() -> None:
         return ["".join(text for text, _ in line) for line in queue_panel(state, 60, height)]
 
     whole = panel(lines_of_panel(state, 60)[0])
-    at = next(n for n, line in enumerate(whole) if line.startswith(" not free"))
-    assert whole[at - 1].startswith(" next: ana") and whole[at + 1].startswith(" GPU 6")
-    rest, every = len(whole) - at - 1, sum(not verdict.free for verdict in state.verdicts.values())
-    assert rest < every and whole[at].endswith(f"({rest} of {every} shown)")
-    assert panel(len(whole) - 1)[at].endswith(f"({rest - 1} of {every} shown)")
-    # When one line fits, it has at least the numbers.
-    assert panel(at + 1)[at].startswith(" not free: GPU 6,") and len(panel(at)) == at
+    at = next(n for n, line in enumerate(whole) if line.startswith(" GPU"))
+    assert whole[at - 1].startswith(" next: ana") and whole[at + 1].startswith(" 6 ")
+    every = sum(not verdict.free for verdict in state.verdicts.values())
+    assert len(whole) - at - 1 == every
+    assert panel(len(whole) - 1)[-1].startswith(" … 2 more: ")
+    assert panel(at + 3)[at + 1].startswith(" 6 ") and panel(at + 3)[-1].startswith(f" … {every - 1} more: ")
+    # A heading says nothing without a row.
+    assert len(panel(at + 2)) == len(panel(at)) == at
+
+
+def test_the_panel_asks_for_the_same_room_while_others_come_and_go() -> None:
+    film = [at(BOXES["shared"], elapsed, IDLE.time) for elapsed in (0, 5, 20, 45, 50)]
+    assert len({len(snapshot.waiters) for snapshot in film}) > 1
+    asked = PANELS_BY_NAME["queue"].size
+    assert len({asked(AppState({}).with_snapshot(snapshot), 130) for snapshot in film}) == 1
 
 
 def test_what_the_next_one_waits_for_and_who_holds_what_is_wrapped_and_not_cut() -> None:
@@ -224,15 +262,13 @@ def test_what_the_next_one_waits_for_and_who_holds_what_is_wrapped_and_not_cut()
             panel = ["".join(text for text, _ in line) for line in queue_panel(state, width, height)]
             next_one = next(n for n, line in enumerate(panel) if line.startswith(" next: ana"))
             assert not any("…" in line for line in panel[next_one:]), (width, panel)
-            # A line may be kept for a row that is about to be wrapped.
-            assert height - 2 <= len(panel) <= height and "needs" in " ".join(panel)
+            assert len(panel) == height and "needs" in " ".join(panel)
 
 
 async def test_a_column_of_commands_without_room_is_left_out() -> None:
-    async with session("shared", size=(60, 15)) as s:
-        await s.press("@queue")
-        rows = [line for line in texts(s) if line.startswith(" GPU ")]
-        assert rows and not any("…" in row for row in rows)
-    async with session("shared", size=(80, 24)) as s:
-        await s.press("@queue")
-        assert any("serve.py" in line for line in texts(s) if line.startswith(" GPU "))
+    for size, room in (((50, 15), False), ((80, 24), True)):
+        async with session("shared", size=size) as s:
+            await s.press("@queue")
+            at = next(place for place, line in enumerate(texts(s)) if "FREE AGAIN" in line)
+            assert room == ("COMMAND" in texts(s)[at]) == ("serve.py" in texts(s)[at + 1])
+            assert room or not any("…" in row for row in texts(s)[at:])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gputui.inventory.device import Device, Fault
-from gputui.inventory.snapshot import HostLoad
+from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.timeline.store import Metric, Span, Store
 from gputui.tui.app_state import AppState
 from gputui.tui.screens.timelines import TimelinesScreen
@@ -345,8 +345,8 @@ class _WithPast(StillSource):
 
     simulated = property(lambda self: self)
 
-    def past(self) -> Iterator[list[tuple[float, tuple[Device, ...]]]]:
-        yield [(NOW - ago, EIGHT) for ago in range(120, 0, -1)]
+    def past(self) -> Iterator[list[Snapshot]]:
+        yield [box(*EIGHT, time=NOW - ago) for ago in range(120, 0, -1)]
 
 
 def _page(s: Session) -> list[str]:
@@ -366,9 +366,9 @@ class _WithLongPast(StillSource):
 
     simulated = property(lambda self: self)
 
-    def past(self) -> Iterator[list[tuple[float, tuple[Device, ...]]]]:
-        yield [(NOW - ago, (gpu(0),)) for ago in range(300, 0, -2)]
-        yield [(NOW - ago, (gpu(0),)) for ago in range(3600, 290, -10)]
+    def past(self) -> Iterator[list[Snapshot]]:
+        yield [box(gpu(0), time=NOW - ago) for ago in range(300, 0, -2)]
+        yield [box(gpu(0), time=NOW - ago) for ago in range(3600, 290, -10)]
 
 
 async def test_a_past_appears_as_a_whole() -> None:

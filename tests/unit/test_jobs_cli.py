@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gputui.inventory.columns import printed
-from gputui.inventory.job import Job
+from gputui.inventory.job import Job, place_in_list
 from gputui.jobs.columns import how_long, job_columns
 from gputui.jobs.process_tree import alive
 from gputui.jobs.rerun import demo_of
@@ -130,18 +130,23 @@ def test_no_jobs_is_a_line_that_says_how_to_start_one(call: Call) -> None:
     assert call("jobs", "--json").json["jobs"] == []
 
 
-def test_the_list_has_a_line_a_job_the_newest_last(call: Call, desk: Desk) -> None:
+def test_the_list_has_a_line_a_job_in_the_order_of_the_screen(call: Call, desk: Desk) -> None:
     call(*RUN, "--name", "llama", "--", "/bin/sh", "-c", "exit 3")
     desk.sh("kill -TERM $$")
     gate = desk.gate()
     desk.sh(gate.wait)
     first, second, third = all_jobs(desk.environ)
     ended(first), ended(second)
+    # What runs comes first, then what ended last.
+    order = [job.id for job in sorted(all_jobs(desk.environ), key=place_in_list)]
+    assert order[0] == third.id
     lines = [line.split() for line in call("jobs").text.splitlines()]
     assert lines[0] == ["ID", "NAME", "DEVICES", "STATE", "STATUS", "RAN", "ENDED", "COMMAND"]
-    assert lines[1][:6] == [first.id, "llama", "5,4", "(demo)", "failed", "3"]
-    assert lines[2][:5] == [second.id, "–", "CPU", "failed", "SIGTERM"]
-    assert lines[3][:5] == [third.id, "–", "CPU", "running", "–"]
+    assert [line[0] for line in lines[1:]] == order
+    found = {line[0]: line for line in lines[1:]}
+    assert found[first.id][1:6] == ["llama", "5,4", "(demo)", "failed", "3"]
+    assert found[second.id][1:5] == ["–", "CPU", "failed", "SIGTERM"]
+    assert found[third.id][1:5] == ["–", "CPU", "running", "–"]
     gate.open()
 
 

@@ -238,7 +238,7 @@ def test_every_line_fits_and_no_name_moves_the_cursor() -> None:
 
 def test_the_shared_box_by_people_and_what_nobody_can_be_seen_to_hold(call: Call) -> None:
     head, *rows = call("people", "--demo", "shared").text.splitlines()
-    assert head.split() == ["USER", "GPUS", "MEMORY", "FOR", "WITH"]
+    assert head.split() == ["USER", "GPUS", "MEMORY", "FOR", "COMMAND"]
     assert [row.split("(idle")[0].split()[:2] for row in rows] == [
         ["bo", "6"],
         ["ines", "3"],

@@ -49,10 +49,8 @@ def test_two_who_wait_are_listed_with_what_is_in_the_way(box: Box) -> None:
     assert re.fullmatch(r"1 you 7 devices \d+s k3f9 torchrun pretrain.py", first_row)
     assert re.fullmatch(r"2 you GPU 1 \d+s – python eval.py", second_row)
     assert "next: your job k3f9 · GPUs 2, 3, 4, 5, 6 and 7 free, needs 1 more" in rows
-    assert [row.split()[:3] for row in rows if row.startswith("GPU ")] == [
-        ["GPU", "0", "you"],
-        ["GPU", "1", "you"],
-    ]
+    at = next(place for place, row in enumerate(rows) if row.startswith("GPU "))
+    assert [row.split()[:2] for row in rows[at:]] == [["GPU", "USER"], ["0", "you"], ["1", "you"]]
     told = json.loads(box.call("queue", "--json")[1])
     assert [{**each, "since": None} for each in told["waiters"]] == [
         {
@@ -115,6 +113,8 @@ def test_one_reading_has_the_line_and_nothing_is_read_where_nobody_waits(
 def test_nobody_in_line_is_said_on_stderr(call: Call) -> None:
     ended = call("queue", "--demo", "idle")
     assert (ended.status, ended.out) == (0, "") and "queue is empty" in ended.err
+    full = call("queue", "--demo", "full")
+    assert "queue is empty" in full.err and "FREE AGAIN" in full.out, "whoever might wait asks"
     assert call("queue", "--demo", "idle", "--json").json == {"schema": 1, "waiters": [], "held": []}
 
 
@@ -133,7 +133,9 @@ def test_without_a_driver_the_line_is_told_all_the_same(box: Box) -> None:
 def test_the_demo_box_has_a_line_in_motion(call: Call) -> None:
     rows = call("queue", "--demo").text.splitlines()
     assert rows[1].split()[:2] == ["1", "ana"] and rows[2].split()[:2] == ["2", "lee"]
-    assert any(row.startswith("next: ana · ") for row in rows) and "No job says" in rows[-1]
+    assert any(row.startswith("next: ana · ") for row in rows)
+    head = next(place for place, row in enumerate(rows) if row.startswith("GPU "))
+    assert "FREE AGAIN" in rows[head] and "idle 7h13m: ask bo" in rows[head + 1]
     film = [at(BOXES["shared"], elapsed, NOW) for elapsed in (0, 5, 20, 45, 50)]
     users = [[each.user for each in snapshot.waiters] for snapshot in film]
     claimed, snapshot = [len(snapshot.claims) for snapshot in film], film[-1]

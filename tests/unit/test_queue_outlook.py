@@ -16,9 +16,8 @@ from gputui.choosing.queue_outlook import Occupied, Outlook, outlook
 from gputui.choosing.queue_text import (
     blocking_reason,
     describe_request,
-    expectation,
+    next_in_line,
     occupied_columns,
-    waiter_name,
 )
 from gputui.choosing.state_times import Watch, with_cooling
 from gputui.choosing.verdict import verdicts
@@ -42,17 +41,15 @@ def seen(snapshot: Snapshot, *line: Waiter, idle: dict[str, float] | None = None
 
 
 def reasons(snapshot: Snapshot, *line: Waiter) -> list[str]:
-    return [blocking_reason(turn, snapshot) for turn in seen(snapshot, *line).turns]
+    return [reason for _, reason in next_in_line(seen(snapshot, *line), snapshot)]
 
 
 TWO_BUSY = box(busy(FOUR[0]), busy(FOUR[1]), FOUR[2], FOUR[3])
 
 
-def test_the_first_in_line_is_told_what_is_missing_and_the_others_whom_they_are_behind() -> None:
+def test_the_first_in_line_is_told_what_is_missing() -> None:
     assert reasons(TWO_BUSY, waiter(1, "ana", 4), waiter(2, "bo"), waiter(3, "kim", 2)) == [
-        "GPUs 2 and 3 free, needs 2 more",
-        "after ana",
-        "after ana and 1 more",
+        "GPUs 2 and 3 free, needs 2 more"
     ]
     assert reasons(TWO_BUSY, waiter(1, "ana", 3)) == ["GPUs 2 and 3 free, needs 1 more"]
     assert reasons(TWO_BUSY, waiter(1, "ana", 1, 0)) == ["GPU 0 is not free"]
@@ -114,37 +111,44 @@ def test_who_has_the_devices_those_first_who_may_be_asked_for_one() -> None:
     there = box(busy(FOUR[0], job(6, user="mira")), still, young, FOUR[3])
     there = replace(there, claims=(Claim(KEYS[1], "bo", NOW - 7300), Claim(KEYS[3], "lee", NOW - 3000)))
     assert occupied(there, _1=2400.0, _2=2400.0) == [
-        (1, True, ("bo", "20.0G", "claimed 2h01m", "idle 40m", "python train.py")),
-        (3, True, ("lee", "", "claimed 50m", "nothing runs on it", "")),
-        (0, False, ("mira", "20.0G", "for 1h", "", "python train.py")),
-        (2, False, ("kim", "20.0G", "for 1m", "0 % for 1m", "python train.py")),
+        (1, True, ("bo", "2h01m", "idle 40m: ask bo", "python train.py")),
+        (3, True, ("lee", "50m", "nothing runs on it: ask lee", "")),
+        (0, False, ("mira", "1h", "not known", "python train.py")),
+        (2, False, ("kim", "1m", "not known", "python train.py")),
     ]
     told = occupied(there)
     assert [(index, hoarded) for index, hoarded, _ in told] == [(3, True), (0, False), (1, False), (2, False)]
-    assert told[2][2][3] == "0 % now", "how long is not known from one reading"
+    assert told[2][2][2] == "not known", "how long it has been idle is not known from one reading"
+
+
+def test_nobody_is_asked_for_their_own_device() -> None:
+    there = replace(box(FOUR[0]), claims=(Claim(KEYS[0], "me", NOW - 3000, own=True),))
+    assert occupied(there)[0][2] == ("you", "50m", "nothing runs on it", "")
 
 
 def test_a_claim_by_another_user_than_the_one_who_runs_is_named() -> None:
     there = replace(box(busy(FOUR[0])), claims=(Claim(KEYS[0], "lee", NOW - 60),))
-    assert occupied(there)[0][2][:3] == ("mira", "20.0G", "for 1h, claimed by lee")
+    assert occupied(there)[0][2][:3] == ("mira", "1h", "claimed by lee")
 
 
 def test_a_claim_whose_command_has_ended_says_what_keeps_it() -> None:
     there = replace(box(FOUR[0]), claims=(Claim(KEYS[0], "lee", NOW - 60, ended=True),))
-    assert "has ended" in occupied(there)[0][2][3]
+    assert "has ended" in occupied(there)[0][2][2]
 
 
-def test_only_what_cools_down_is_expected_at_a_time() -> None:
-    before = box(busy(FOUR[0]), busy(FOUR[1]), time=NOW - 7)
-    after = box(FOUR[0], busy(FOUR[1]), time=NOW)
+def test_what_cools_down_or_has_a_time_limit_is_expected_at_a_time_and_stays_in_its_place() -> None:
+    before = box(busy(FOUR[0]), busy(FOUR[1]), busy(FOUR[2]), time=NOW - 7)
+    limited = Claim(KEYS[2], "mira", NOW - 3600, until=NOW + 7200)
+    after = replace(box(busy(FOUR[0]), FOUR[1], busy(FOUR[2]), time=NOW), claims=(limited,))
     watch = Watch().after(before, verdicts(before))
     watch = watch.after(replace(after, time=NOW - 3), verdicts(after)).after(after, verdicts(after))
     found = outlook(after, with_cooling(verdicts(after), watch, NOW, 10.0))
-    assert [each.free_in for each in found.occupied] == [7.0, None]
-    assert texts_of(found.occupied[0], after)[3] == "counts as free in 7 s"
-    assert "the others" in expectation(found.occupied)
-    assert expectation(found.occupied[:1]) == expectation(()) == ""
-    assert "these" in expectation(found.occupied[1:])
+    assert [each.device.index for each in found.occupied] == [2, 0, 1], "the one that cools down, too"
+    assert [texts_of(each, after)[2] for each in found.occupied] == [
+        "in 2h at the latest",
+        "not known",
+        "in 7s",
+    ]
 
 
 def test_a_device_that_is_not_offered_is_not_among_those_that_may_become_free() -> None:
@@ -153,7 +157,7 @@ def test_a_device_that_is_not_offered_is_not_among_those_that_may_become_free() 
 
 def test_held_memory_has_no_owner() -> None:
     there = box(replace(FOUR[0], memory_used=22 * GIB))
-    assert occupied(there)[0][2][:2] == ("–", "22.0G")
+    assert occupied(there)[0][2][:3] == ("–", "–", "held, no visible process")
 
 
 def test_hostile_words_are_neutralised() -> None:
@@ -161,7 +165,8 @@ def test_hostile_words_are_neutralised() -> None:
     line = waiter(1, evil, job=evil)
     there = replace(box(busy(FOUR[0], job(user=evil, command=evil))), claims=(Claim(KEYS[0], evil, NOW),))
     found = seen(there, line, waiter(2, "bo"))
-    texts = [waiter_name(line), *(blocking_reason(turn, there) for turn in found.turns)]
+    texts = ["".join(each) for each in next_in_line(found, there)]
+    texts += [blocking_reason(turn, there) for turn in found.turns]
     texts += [cell for each in found.occupied for cell in texts_of(each, there)]
     assert all(text.isprintable() for text in texts)
 
@@ -184,7 +189,8 @@ def test_no_device_is_promised_to_two_who_are_next(free: list[bool], line: list[
     assert len(promised) == len(set(promised))
     for turn in found.turns:
         assert set(turn.free) <= set(turn.could or ()) and blocking_reason(turn, here)
-        assert describe_request(turn.waiter, here) and waiter_name(turn.waiter)
+        assert describe_request(turn.waiter, here)
+    assert len(next_in_line(found, here)) == len(found.next)
 
 
 @given(st.integers(0, 12), st.integers(1, 20), st.none() | st.integers(0, 200), st.booleans())
@@ -215,5 +221,4 @@ def test_the_cost_of_a_long_line_is_that_of_its_different_requests(monkeypatch: 
     monkeypatch.setattr(queue_outlook, "would_do", lambda *what: asked.append(what) or real(*what))
     found = seen(TWO_BUSY, *(waiter(place, "ana", 1 + place % 2) for place in range(500)))
     assert [turn.ahead for turn in found.turns] == [*range(500)]
-    assert {turn.first for turn in found.turns[1:]} == {found.turns[0].waiter}
     assert len(asked) <= 2 * len(TWO_BUSY.devices)

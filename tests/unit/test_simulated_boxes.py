@@ -14,7 +14,7 @@ from gputui.inventory.link import SELF, is_link
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES, DEFAULT
 from gputui.sources.simulated.details import detailed
-from gputui.sources.simulated.motion import at, devices_at
+from gputui.sources.simulated.motion import at, past_at
 from gputui.sources.simulated.source import SimulatedSource, named
 from gputui.sources.source import NoSourceError, Want
 from unit.builders import NOW
@@ -111,7 +111,7 @@ def test_since_when_a_device_is_idle_is_what_its_past_shows(name: str) -> None:
             for part in range(21):
                 (then,) = (
                     each
-                    for each in devices_at(BOXES[name], elapsed - ago * part / 20, NOW)
+                    for each in past_at(BOXES[name], elapsed - ago * part / 20, NOW).devices
                     if each.key == device.key
                 )
                 assert then.utilization == 0

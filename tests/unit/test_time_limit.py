@@ -16,7 +16,7 @@ import pytest
 
 import gputui
 from gputui.choosing.queue_outlook import outlook
-from gputui.choosing.queue_text import expectation, occupied_columns
+from gputui.choosing.queue_text import occupied_columns
 from gputui.choosing.verdict import verdicts
 from gputui.inventory.claim import Claim
 from gputui.inventory.formatting import in_time
@@ -268,6 +268,9 @@ def test_what_has_a_limit_comes_before_what_has_none() -> None:
     snapshot = replace(box_of(*map(busy, three)), claims=tuple(claims))
     found = outlook(snapshot, verdicts(snapshot)).occupied
     assert [each.device.index for each in found] == [1, 0, 2]
-    use = next(column for column in occupied_columns(snapshot) if column.name == "USE")
-    assert use.text(found[0]).startswith("ends in 2h10m at the latest")
-    assert "the others" in expectation(found) and expectation(found[:1]) == ""
+    again = next(column for column in occupied_columns(snapshot) if column.name == "FREE AGAIN")
+    assert [again.text(each) for each in found] == [
+        "in 2h10m at the latest, claimed by ana",
+        "claimed by ana",
+        "not known",
+    ]

@@ -140,9 +140,9 @@ def test_the_past_of_the_demo_has_no_gap_wherever_in_a_minute_it_is_opened(secon
     store.after(now, 1.0)
     for stretch in source.past():
         older, last = Store(), None
-        for moment, devices in stretch:
-            older.add(moment, devices, 1.0 if last is None else moment - last)
-            last = moment
+        for reading in stretch:
+            older.add(reading.time, reading.devices, 1.0 if last is None else reading.time - last)
+            last = reading.time
         store.adopt(older)
     timelines = Timelines(store, now.time, store.adopted)
     since = timelines.unused_since(now.devices[0].key, now.time, 5, 80 * GIB)
@@ -156,8 +156,8 @@ def test_the_demo_knows_its_last_twelve_hours() -> None:
     store.after(now, 1.0)
     for stretch in source.past():
         older = Store()
-        for moment, devices in stretch:
-            older.add(moment, devices, 90)
+        for reading in stretch:
+            older.add(reading.time, reading.devices, 90)
         store.adopt(older)
     timelines = Timelines(store, now.time, store.adopted)
     for seconds in (60, 300, 900, 3600, 10_800, 43_200):

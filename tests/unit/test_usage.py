@@ -14,6 +14,7 @@ from zlib import crc32
 import pytest
 
 from gputui.inventory.claim import Claim
+from gputui.inventory.columns import printed
 from gputui.inventory.job import JobDevice
 from gputui.inventory.light_dataclasses import replace as with_facts
 from gputui.inventory.snapshot import Snapshot
@@ -26,6 +27,7 @@ from gputui.timeline import usage
 from gputui.timeline.keeper import Keeper
 from gputui.timeline.store import Store
 from gputui.timeline.usage import Day, Figures, Meter, Recorded, file_of, folder_of, of_past, recorded
+from gputui.timeline.usage_columns import MOST_ROWS, usage_columns
 from unit.builders import GIB, NOW, box, busy, gpu, job
 from unit.calling import Call
 from unit.jobs_support import desk_at, until
@@ -368,8 +370,43 @@ def test_usage_by_user_device_job_and_day(
         assert day["held"] == 10_800
         told = call("usage")
         heading, first, *_ = told.out.splitlines()
-        assert told.status == 0 and first.split()[:4] == ["mira", "2.0h", "1.0h", "30m"]
-        assert heading.split()[:2] == ["USER", "HELD"] and "1.0 kWh" in first
+        names = heading.split("  ")
+        assert [name.strip() for name in names if name.strip()] == [
+            *("USER", "GPU-HOURS", "IDLE", "UTIL", "kWh", "PEAK MEM", "WAITED", "█ busy ░ idle · unknown")
+        ]
+        assert told.status == 0 and first.split()[:6] == ["mira", "2.0", "0.5", "60%", "1.0", "20.0G"]
+        # Half of the two hours is busy, a quarter idle, the rest unknown.
+        drawn = first.split()[-1]
+        assert drawn.count("█") == len(drawn) / 2 and drawn.count("░") == drawn.count("·") == len(drawn) / 4
+        jobs = call("usage", "--by", "job").out.splitlines()
+        assert jobs[2].split()[:2] == ["no", "job"]
+
+
+def test_a_bar_has_the_room_there_is_or_is_left_out_and_no_column_is_cut() -> None:
+    rows = [
+        ({"user": user}, Figures(held, held, waited=60.0)) for user, held in (("mira", 9e4), ("bo", 10.0))
+    ]
+    for width in range(60, 140):
+        lines = printed(usage_columns("user", rows, {}, width), rows)
+        assert max(map(len, lines)) < width
+        assert ("█ busy ░ idle" in lines[0]) == ("█" in lines[1])
+    assert "█" in lines[1] and "<0.1" in lines[2]
+
+
+def test_of_thousands_of_jobs_the_first_are_listed_and_json_has_all(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("time.time", lambda: NOW)
+    day = Day(1.0, 2.0, 3.0, {f"GPU-{n}": str(n) for n in range(32)})
+    for n in range(1000):
+        day.count(Figures(held=60.0 + n), device=f"GPU-{n % 32}", user="mira", job=f"{n:04}")
+    place = folder_of(tmp_path / "gputui")
+    place.mkdir(parents=True, mode=0o700)
+    file_of(place, NOW).write_bytes(day.text())
+    told = call("usage", "--by", "job")
+    assert len(told.out.splitlines()) == 1 + MOST_ROWS and told.out.splitlines()[1].startswith("0999")
+    assert "--json" in told.err and len(call("usage", "--by", "job", "--json").json["rows"]) == 1000
 
 
 def test_of_a_year_only_the_sums_that_are_asked_for_are_parsed(tmp_path: Path) -> None:
@@ -402,7 +439,8 @@ def test_energy_of_which_nothing_was_read_is_not_zero(
     file_of(place, NOW).write_bytes(metered(*film).text())
     rows = {row["device"]: row for row in call("usage", "--by", "device", "--json").json["rows"]}
     assert [(row["energy"], row["energy_known"]) for row in rows.values()] == [(3000, 10), (0, 0)]
-    assert ["Wh" in line for line in call("usage", "--by", "device").out.splitlines()[1:]] == [True, False]
+    first, second = call("usage", "--by", "device").out.splitlines()[1:]
+    assert "<0.1" in first.split()[3:] and "–" not in first and second.split()[1:] == ["0", "–"]
 
 
 def test_energy_of_a_counter_is_known_without_a_power() -> None:
@@ -465,8 +503,17 @@ def test_a_job_that_has_ended_has_its_energy_memory_and_utilization(tmp_path: Pa
 def test_a_simulated_box_has_the_usage_of_its_past() -> None:
     source = named("shared")
     source.open()
-    users = {names["user"]: each for names, each in of_past(source.past()).rows("user")}
-    assert users["mira"].held > 3600 and users["mira"].busy > 0 and users[""].energy > 0
+    found = of_past(source.past())
+    users = {names["user"]: each for names, each in found.rows("user")}
+    assert users["mira"].held > 3600 and users["mira"].busy > 0
+    # Who comes and goes is seen most of the time (33 of 60 seconds): that energy is not nobody's.
+    assert 0.8 < users["olek"].held / (12 * 3600 * 33 / 60) <= 1
+    unused = 8 * 12 * 3600 - sum(each.held for each in users.values())
+    assert 68 < users[""].energy / unused < 80
+    assert users["ana"].waited > 2800 and {"you", "m6u5"} in [
+        {*names.values()} for names, _ in found.rows("job")
+    ]
+    assert found.rows("user")[-1][0] == {"user": ""}
 
 
 def test_no_crowd_of_users_makes_a_day_too_large_to_be_read() -> None:

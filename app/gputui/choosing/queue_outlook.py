@@ -5,7 +5,7 @@ Nothing is guessed. Only a device that is cooling down, or whose job has a limit
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import inf
 from types import MappingProxyType
@@ -28,9 +28,8 @@ class Turn:
     """One waiting request, and the obstacles to it.
 
     place   1 for the first in line
-    first   the first request before it that could take the same devices; if there is none, it is next. Nobody
-            is before one that can never start
-    ahead   the number of such requests
+    ahead   the number of requests before it that could take the same devices; with none it is next. Nobody is
+            before one that can never start
     could   the devices that would do if they were free; None inside a lease, where others cannot see it
     free    the devices of `could` that are free now, and meet the conditions of the request
     lacking the other devices of `could` that are free now, each with the condition that it does not meet
@@ -38,7 +37,6 @@ class Turn:
 
     waiter: Waiter
     place: int
-    first: Waiter | None = None
     ahead: int = 0
     could: tuple[Device, ...] | None = None
     free: tuple[Device, ...] = ()
@@ -51,8 +49,7 @@ class Occupied:
 
     own     whether the user is our own
     since   the time of the claim, else of the oldest process, in epoch seconds
-    unused  seconds for which the user has had it without using it, else those for which it has been seen at
-            0 %; None where that is not known, or not the case
+    unused  seconds for which the user has had it without using it; None where that is not known
     hoarded whether the user has had it for long without using it
     free_in seconds until it counts as free, where that is known
     """
@@ -77,9 +74,9 @@ class Occupied:
 class Outlook:
     """The waiting requests, the first in line first, and the devices that are not free.
 
-    Devices for which the time of release is known come first, the soonest first; then those of jobs with a
-    time limit; then those that nobody uses, which may be asked for; then the others; each in the order of the
-    box.
+    Devices of jobs with a time limit come first, the soonest end first; then those that somebody has without
+    using them, which may be asked for; then the others; each in the order of the box. A device that cools
+    down keeps its place: no row moves while it is read.
     """
 
     turns: tuple[Turn, ...]
@@ -107,18 +104,15 @@ def outlook(
     }
     line = sorted(snapshot.waiters, key=lambda each: each.silent or in_vain[each.devices, each.count])
     # (Requests that are alike are compared once: of hundreds, each with each other takes seconds.)
-    alike = defaultdict[tuple[object, int], list[Waiter]](list)
+    alike = Counter[tuple[object, int]]()
     chances = dict[object, _Chances]()
     for place, waiter in enumerate(line, 1):
-        before = list[list[Waiter]]()
         ahead = 0
         if not in_vain[waiter.devices, waiter.count]:
             lease, wanted = waiter.step and (waiter.step, waiter.user), _wanted(waiter, snapshot)
-            before = [each for (within, of), each in alike.items() if within == lease and of & wanted]
-            ahead = sum(map(len, before))
-            # (One of the lists in `before` may be this one.)
-            alike[lease, wanted].append(waiter)
-        turn = Turn(waiter, place, before[0][0] if before else None, ahead)
+            ahead = sum(each for (within, of), each in alike.items() if within == lease and of & wanted)
+            alike[lease, wanted] += 1
+        turn = Turn(waiter, place, ahead)
         if not waiter.step:
             asked = waiter.devices, waiter.count > 1, waiter.min_free, waiter.max_util
             if asked not in chances:
@@ -132,7 +126,9 @@ def outlook(
         # What is not offered to programs will not be free for them, either.
         if not judged[device.key].free and device.apart is None
     ]
-    return Outlook(tuple(turns), tuple(sorted(occupied, key=_soonest)))
+    return Outlook(
+        tuple(turns), tuple(sorted(occupied, key=lambda each: (each.until or inf, not each.hoarded)))
+    )
 
 
 _Chances = tuple[tuple[Device, ...], tuple[Device, ...], tuple[tuple[Device, Refusal], ...]]
@@ -174,10 +170,4 @@ def _occupied(
     # Whether or not somebody has watched, nothing runs on a device with only a claim.
     empty = verdict.state == "claimed" and device.processes == ()
     unused = unused_by(user, device, inf if empty else idle, snapshot)
-    seen = idle if unused is None else unused
-    return Occupied(device, verdict, user, own, claim, since, seen, is_long(unused, after))
-
-
-def _soonest(each: Occupied) -> tuple[float, float, bool]:
-    """The order of `Outlook.occupied`."""
-    return inf if each.free_in is None else each.free_in, each.until or inf, not each.hoarded
+    return Occupied(device, verdict, user, own, claim, since, unused, is_long(unused, after))

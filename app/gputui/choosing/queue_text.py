@@ -1,16 +1,17 @@
-"""The text of the queue: its columns, why a request has no devices yet, and who uses those that are not free.
+"""The text of the queue, one for the panel, the page and the command line: who waits, why, and when devices
+will be free.
 
 The decisions about the queue are in `queue_outlook`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection
 
-from gputui.choosing.queue_outlook import Occupied, Turn
+from gputui.choosing.queue_outlook import Occupied, Outlook, Turn
 from gputui.choosing.verdict import State, UsedBy
 from gputui.choosing.verdict_text import refusals
-from gputui.inventory.columns import Column
+from gputui.inventory.columns import Column, T
 from gputui.inventory.formatting import (
     UNKNOWN,
     age,
@@ -22,7 +23,6 @@ from gputui.inventory.formatting import (
     person,
     person_or_job,
     printable,
-    size,
 )
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
@@ -59,63 +59,66 @@ def wanted(count: int, keys: Collection[str] | None, snapshot: Snapshot | None) 
     return named if len(labels) == count else f"{count} of {named}"
 
 
-def turn_columns(snapshot: Snapshot, silent: str = "") -> tuple[Column[Turn], ...]:
-    """The columns of the line; `silent` is added to the command of a waiter without a sign of life."""
+def turn_columns(snapshot: Snapshot) -> tuple[Column[Turn], ...]:
+    """The columns of the line; a waiter without a sign of life says so before its command."""
 
     def mine(turn: Turn) -> str:
         return "strong" if turn.waiter.ours else ""
 
     def command(waiter: Waiter) -> str:
-        text = printable(waiter.command or UNKNOWN) + by(waiter.client)
-        return f"{text}{silent}" if waiter.silent else text
+        silent = f"({SILENT}) " if waiter.silent else ""
+        return silent + printable(waiter.command or UNKNOWN) + by(waiter.client)
 
     return (
         Column("PLACE", lambda turn: str(turn.place), lambda t: "dim" if t.ahead else "strong", right=True),
         Column("USER", lambda turn: person(turn.waiter.user, turn.waiter.ours), mine, most=_MOST_USER),
         Column("WANTS", lambda turn: describe_request(turn.waiter, snapshot), mine),
-        Column("FOR", lambda turn: age(turn.waiter.since, snapshot.time), mine, right=True, least=6),
+        _since(lambda turn: turn.waiter.since, snapshot, mine),
         Column("JOB", lambda turn: printable(turn.waiter.job or UNKNOWN), "dim", optional=True),
         Column("COMMAND", lambda turn: command(turn.waiter), "dim"),
     )
 
 
-def occupied_columns(snapshot: Snapshot, commands: bool = True) -> tuple[Column[Occupied], ...]:
-    """The columns of devices that are not free: the device, its user, the memory in use, since when, the
-    kind of use, and with `commands` the command. Without it there is little room, and the end may be cut: the
-    kind of use, which says whom to ask, then comes first.
+def occupied_columns(snapshot: Snapshot) -> tuple[Column[Occupied], ...]:
+    """The columns of devices that are not free: the device, its user, since when, when it is expected to be
+    free again, and last the command.
 
-    ("GPU 3", "bo", "38.8G", "claimed 7h13m", "idle 40m", "python serve.py")
+    ("3", "bo", "7h13m", "idle 40m: ask bo", "python serve.py")
     """
 
     def hoarded(each: Occupied) -> str:
         return "warn" if each.hoarded else ""
 
-    columns: tuple[Column[Occupied], ...] = (
-        Column("GPU", lambda each: f"GPU {snapshot.label(each.device)}", "dim"),
+    return (
+        Column("GPU", lambda each: snapshot.label(each.device), "dim"),
         Column("USER", _user, most=_MOST_USER),
-        Column("MEMORY", _memory, right=True),
-        # No column moves when a duration gets another length.
-        Column("HELD", lambda each: _held(each, snapshot.time), hoarded, least=13),
-        Column("USE", lambda each: _use(each, snapshot.time), hoarded, least=11),
+        _since(lambda each: each.since, snapshot, hoarded),
+        # No column moves when another text of the usual length takes the place of one.
+        Column("FREE AGAIN", lambda each: _again(each, snapshot.time), hoarded, least=24),
         Column("COMMAND", _command, "dim"),
     )
-    return columns if commands else (*columns[:3], columns[4], columns[3])
 
 
-def waiter_name(waiter: Waiter) -> str:
+def _since(moment: Callable[[T], float | None], snapshot: Snapshot, tone: Callable[[T], str]) -> Column[T]:
+    return Column("FOR", lambda row: age(moment(row), snapshot.time), tone, right=True, least=6)
+
+
+def next_in_line(found: Outlook, snapshot: Snapshot) -> list[tuple[str, str]]:
+    """Who has nobody ahead, and why they have no devices yet: ("next: ana · ", "GPU 4 free, …")."""
+    return [(f"next: {_waiter_name(t.waiter)} · ", blocking_reason(t, snapshot)) for t in found.next]
+
+
+def _waiter_name(waiter: Waiter) -> str:
     """The user of a waiting request, and which of their jobs it is."""
     job = f" ({printable(waiter.job)})" if waiter.job and not waiter.ours else ""
     return person_or_job(waiter.user, waiter.ours, waiter.job) + job
 
 
 def blocking_reason(turn: Turn, snapshot: Snapshot) -> str:
-    """Why a request has no devices yet, as a clause: "GPUs 4 and 5 free, needs 2 more"."""
+    """Why a request with nobody ahead has no devices yet: "GPUs 4 and 5 free, needs 2 more"."""
     waiter, could = turn.waiter, len(turn.could or ())
     if waiter.silent:
         return SILENT
-    if first := turn.first:
-        more = f" and {turn.ahead - 1} more" if turn.ahead > 1 else ""
-        return f"after {person_or_job(first.user, first.ours, first.job)}{more}"
     if turn.could is None:
         return "waits for a step within its own job's devices"
     if could < waiter.count:
@@ -135,50 +138,28 @@ def blocking_reason(turn: Turn, snapshot: Snapshot) -> str:
 
 
 def _user(each: Occupied) -> str:
-    if each.free_in is not None:
-        return ""
     return person(each.user, each.own) if each.user is not None else UNKNOWN
 
 
-def _memory(each: Occupied) -> str:
-    used = each.device.memory_used
-    return size(used) if used and each.free_in is None and each.verdict.state != "claimed" else ""
-
-
-def _held(each: Occupied, now: float) -> str:
-    """Since when the device is in use, or its state where no user is known."""
-    if each.free_in is not None:
-        return "cooling down"
-    claim = each.claim
-    if claim is not None and claim.user == each.user:
-        return "claimed" if each.since is None else f"claimed {duration(now - each.since)}"
-    if each.user is not None:
-        held = "" if each.since is None else f"for {duration(now - each.since)}"
-    else:
-        held = _NOBODY.get(each.verdict.state, each.verdict.state)
-    return held if claim is None else f"{held}, claimed by {person(claim.user, claim.own)}"
-
-
-def _use(each: Occupied, now: float) -> str:
-    """When its job ends, and the kind of use of a device; "" where it is in use or that is not known."""
+def _again(each: Occupied, now: float) -> str:
+    """When a device is expected to be free again; where nobody can say, who may be asked for it."""
     claim = each.claim
     if each.free_in is not None:
-        return f"counts as free in {each.free_in:g} s"
+        return f"in {duration(each.free_in)}"
     if claim is not None and claim.ended:
         return "its command has ended, but a process it started keeps the claim"
-    ends = in_time(each.until, now)
-    unused = _unused(each)
-    return ", ".join(filter(None, (ends and f"ends {ends} at the latest", unused)))
-
-
-def _unused(each: Occupied) -> str:
-    """Whether a device is not used; "" where it is in use or that is not known."""
-    device = each.device
-    if each.verdict.state == "claimed" and device.processes == ():
-        return "nothing runs on it"
-    if each.unused is not None and (each.hoarded or each.unused >= 60):
-        return f"{'idle' if each.hoarded else '0 % for'} {duration(each.unused)}"
-    return "0 % now" if device.utilization == 0 else ""
+    ends, use = in_time(each.until, now), ""
+    if each.verdict.state == "claimed" and each.device.processes == ():
+        use = "nothing runs on it"
+    elif each.hoarded:
+        use = f"idle {duration(each.unused or 0)}"
+    elif each.user is None:
+        use = _NOBODY.get(each.verdict.state, each.verdict.state)
+    if each.hoarded and each.user is not None and not each.own:
+        use += f": ask {printable(each.user)}"
+    if claim is not None and claim.user != each.user:
+        use += f"{', ' * bool(use)}claimed by {person(claim.user, claim.own)}"
+    return ", ".join(filter(None, (ends and f"{ends} at the latest", use))) or "not known"
 
 
 def _command(each: Occupied) -> str:
@@ -186,13 +167,3 @@ def _command(each: Occupied) -> str:
     if isinstance(cause, UsedBy):
         return printable(cause.processes[0].command or "") + by(claim.client if claim else None)
     return printable(claim.command or "") + by(claim.client) if claim and each.free_in is None else ""
-
-
-def expectation(occupied: Sequence[Occupied]) -> str:
-    """A sentence about when devices become free; "" where all of that is known."""
-    if not occupied:
-        return ""
-    known = sum(each.free_in is not None or each.until is not None for each in occupied)
-    if known == len(occupied):
-        return ""
-    return f"No job says when {'the others' if known else 'these'} will be free."

@@ -27,7 +27,7 @@ from gputui.cli.common import (
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.job_output import NOT_KNOWN, attached, status_of, write
 from gputui.inventory.formatting import MIB
-from gputui.inventory.job import NOWHERE, Job, JobError
+from gputui.inventory.job import NOWHERE, Job, JobError, place_in_list
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.waiter import Waiter
@@ -219,7 +219,7 @@ def _list(args: argparse.Namespace, jobs: Stored) -> int:
 
         notes = {id: claimed_and_runs_on(use, box) for id, use in uses.items() if use.differs}
         columns = job_columns("id name devices state status ran ended command", time.time(), box, notes)
-        print_lines(printed(columns, jobs.jobs, output_width()))
+        print_lines(printed(columns, sorted(jobs.jobs, key=place_in_list), output_width()))
     else:
         demo = "" if args.demo is None else f"--demo={args.demo} "
         say(f"no jobs; `gputui run {demo}--detach -n 1 -- python train.py` starts one")

@@ -81,7 +81,7 @@ def _lines(
     found: Sequence[Person], held: Sequence[Device], snapshot: Snapshot, judged: dict[str, Verdict]
 ) -> list[str]:
     now = snapshot.time or time.time()
-    rows = [("USER", "GPUS", "MEMORY", "FOR", "WITH")]
+    rows = [("USER", "GPUS", "MEMORY", "FOR", "COMMAND")]
     # Who may be asked for a device comes first.
     for person in sorted(found, key=lambda person: not person.idle):
         labels = [
@@ -108,4 +108,4 @@ def _lines(
     for device in held:
         why, memory = reason(judged[device.key], now), size(device.memory_used or 0)
         rows.append((UNKNOWN, snapshot.label(device), memory, UNKNOWN, why))
-    return aligned(rows)
+    return aligned(rows, right=(2, 3))

@@ -10,14 +10,7 @@ from gputui.allocating.claims.folder import unusable
 from gputui.allocating.queue import waiters
 from gputui.choosing.idleness import known_idle
 from gputui.choosing.queue_outlook import Outlook, outlook
-from gputui.choosing.queue_text import (
-    SILENT,
-    blocking_reason,
-    expectation,
-    occupied_columns,
-    turn_columns,
-    waiter_name,
-)
+from gputui.choosing.queue_text import next_in_line, occupied_columns, turn_columns
 from gputui.choosing.verdict import verdicts
 from gputui.cli.common import (
     DONE,
@@ -52,7 +45,7 @@ def parser() -> Parser:
     made = Parser(
         "queue",
         "List who waits for devices, first come first served (`gputui run --wait`, `pick --wait`, w on the\n"
-        "screen), then who is next, what they wait for, and who uses the devices that are not free.\n"
+        "screen), then who is next and why they wait, then when the devices in use are expected to be free.\n"
         "`gputui jobs stop ID` removes your own job from the queue.",
         example="gputui queue",
     )
@@ -81,13 +74,14 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         snapshot = Snapshot(Host(), time.time(), (), waiters=waiters(os.environ))
     if args.json:
         print_json(document(snapshot))
-    elif not snapshot.waiters:
-        why = None if elsewhere(args) else unusable(os.environ)
-        say(why or "the queue is empty; `gputui run --wait` waits for devices")
     else:
+        if not snapshot.waiters:
+            why = None if elsewhere(args) else unusable(os.environ)
+            say(why or "the queue is empty; `gputui run --wait` waits for devices")
         rules = own_settings().rules
         judged = verdicts(snapshot, rules)
-        print_lines(_lines(snapshot, outlook(snapshot, judged, known_idle(snapshot), rules.idle)))
+        if lines := _lines(snapshot, outlook(snapshot, judged, known_idle(snapshot), rules.idle)):
+            print_lines(lines)
         if unread:
             say(f"the devices are not known: {unread}")
     return DONE
@@ -100,12 +94,7 @@ def document(snapshot: Snapshot) -> Json:
 
 
 def _lines(snapshot: Snapshot, found: Outlook) -> list[str]:
-    lines = printed(turn_columns(snapshot, silent=f" ({SILENT})"), found.turns)
-    if not snapshot.devices:
-        return lines
-    lines.append("")
-    lines += [f"next: {waiter_name(turn.waiter)} · {blocking_reason(turn, snapshot)}" for turn in found.next]
-    if found.occupied:
-        _, *held = printed(occupied_columns(snapshot), found.occupied)
-        lines += ["", "not free:", *held, "", expectation(found.occupied)]
-    return lines
+    line = printed(turn_columns(snapshot), found.turns) if found.turns else []
+    if found.turns and snapshot.devices:
+        line += ["", *map("".join, next_in_line(found, snapshot)), ""]
+    return line + (printed(occupied_columns(snapshot), found.occupied) if found.occupied else [])

@@ -27,7 +27,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.typed_json import Document, Moment, OrNull, View, Words
 from gputui.sources.source import NoSourceError
 from gputui.timeline.usage import BY, Recorded, date_of, of_film, of_past, recorded
-from gputui.timeline.usage_columns import usage_columns
+from gputui.timeline.usage_columns import MOST_ROWS, usage_columns
 
 _SINCE = 7 * 86_400.0
 _NAMES = ("day", "user", "device", "job")
@@ -54,7 +54,7 @@ USAGE = Document(
 def parser() -> Parser:
     made = Parser(
         "usage",
-        "List who held and used the devices over the last days: GPU-hours, energy, time in line. Every"
+        "List who held and used the devices over the last days: GPU-hours, energy (kWh), time in line. Every"
         " open screen, running job and `gputui record --daemon` records this; other time is not counted.",
         common="--since --by --json --hosts --demo",
         example="gputui usage --since 30d --by device",
@@ -85,7 +85,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         since, until = found.total.since, found.total.until
     else:
         found = recorded(os.environ, since, until, args.by)
-    rows = found.rows(args.by)
+    rows = found.rows(args.by, None if args.json else MOST_ROWS)
     damaged = sorted(found.damaged.items())
     for day, why in damaged:
         say(f"warning: usage of {day} cannot be read, at least in part: {why}")
@@ -105,8 +105,10 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
             )
         )
     elif rows:
-        print_lines(printed(usage_columns(args.by, rows, found.total.labels), rows, output_width()))
-        say(f"{duration(found.total.recorded)} recorded since {date_of(found.total.since)}")
+        width = output_width()
+        print_lines(printed(usage_columns(args.by, rows, found.total.labels, width), rows, width))
+        more = f"; the first {MOST_ROWS} rows, all with --json" if len(rows) == MOST_ROWS else ""
+        say(f"{duration(found.total.recorded)} recorded since {date_of(found.total.since)}{more}")
     elif not damaged:
         say("nothing is recorded yet; `gputui record --daemon` records, and so does every open screen")
     return DONE

@@ -258,3 +258,9 @@ has the words of the call for a job that is gputui itself, until that job has re
 command that the supervisor starts when the job has ended: the job's title, then the command's words, each
 followed by a NUL byte. LIMIT has the seconds that the job may run, from when it has its devices. IDLE
 is there from the warning of an idle job until it uses its devices again."""
+
+
+def place_in_list(job: Job) -> tuple[bool, bool, float]:
+    """The sort key of jobs in every list: running jobs, then waiting jobs, each the newest first, then ended
+    jobs, the last to end first."""
+    return job.over, job.state == "waiting", -((job.ended if job.over else None) or job.created)

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gputui.inventory.formatting import printable
-from gputui.inventory.job import Job
+from gputui.inventory.job import Job, place_in_list
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.typed_json import DocumentError, Json, Record, loads_of_others
 from gputui.jobs.last_lines import lines_in
 from gputui.jobs.record import TOLD
-from gputui.jobs.source import place
 from gputui.sources.hosts.calls import ask
 from gputui.sources.hosts.channel import Asker
 from gputui.sources.hosts.reading import unreadable
@@ -71,7 +70,7 @@ def jobs_told(answer: Answer, now: float) -> BoxJobs:
         read = [_job(answer.alias, TOLD.facts(each)) for each in said.jobs]
     except DocumentError as error:
         return BoxJobs(answer.alias, error=unreadable(error))
-    read.sort(key=place)
+    read.sort(key=place_in_list)
     ended = [job for job in read if job.over]
     shown = (*read[: len(read) - len(ended)], *ended[:MOST_ENDED])[:MOST_JOBS]
     return BoxJobs(answer.alias, shown, len(read) - len(shown), len(said.unreadable), None, now)

@@ -163,16 +163,13 @@ class WithJobs:
                 self._peaks[claim.job] = max(sum(known), self._peaks.get(claim.job, 0))
 
 
-def place(job: Job) -> tuple[bool, bool, float]:
-    """The sort key of jobs in a list: running jobs, then waiting jobs, each the newest first, then ended
-    jobs, the last to end first."""
-    return job.over, job.state == "waiting", -((job.ended if job.over else None) or job.created)
-
-
 def _shown(jobs: Collection[Job], now: float) -> list[Job]:
     """The jobs that have not ended, and the last ones that have."""
+    # Imported here: not needed without jobs.
+    from gputui.inventory.job import place_in_list
+
     recent = [job for job in jobs if not job.over or now - (job.ended or job.created) < _RECENT]
-    return sorted(recent, key=place)[: _MOST_ENDED + sum(not job.over for job in jobs)]
+    return sorted(recent, key=place_in_list)[: _MOST_ENDED + sum(not job.over for job in jobs)]
 
 
 def was_started_on(box: Snapshot, job: Job) -> bool:

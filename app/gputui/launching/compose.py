@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from gputui.choosing.grouping import MAX_DEVICES
 from gputui.choosing.named_devices import NONE
 from gputui.inventory.device import Device, has_instances
-from gputui.inventory.formatting import devices_text, duration
+from gputui.inventory.formatting import devices_text, duration, read_duration
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.link import PCIE_CLASSES, family
 from gputui.launching.argument_vector import program_name
@@ -102,8 +102,8 @@ def compose(
     further = (*completed.changes, *((name, None) for name in stale))
     idle = options.idle_release
     if idle is not None and idle != NEVER:
-        unit = "" if idle[-1:].isalpha() else "s"
-        completed.remark(f"as a job, stopped by gputui once its devices were idle for {idle}{unit}")
+        limit = duration(read_duration(idle))
+        completed.remark(f"as a job, stopped by gputui once its devices were idle for {limit}")
     return Launch(
         argv=(*prefix, *completed.argv),
         changes=(*ours, *_additions(options, ours, further)),

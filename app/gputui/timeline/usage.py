@@ -24,7 +24,7 @@ from gputui.inventory.formatting import MIB
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.others_files import beginning, parse_json
 from gputui.inventory.process import ENDED, earliest
-from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.snapshot import Snapshot
 from gputui.system.files import NoHomeError, state_folder
 from gputui.system.trust import who_can_change
 
@@ -305,16 +305,23 @@ class Recorded:
         if users := day.tables.get("user"):
             self.by_day[date,] = Figures.of(users.values())
 
-    def rows(self, by: str) -> list[tuple[Names, Figures]]:
-        """Return the sums by one of `BY`, by the days in their order, else by the time held."""
-        table = self.by_day if by == "day" else self.total.tables[by]
-        order = sorted(table, key=lambda names: names if by == "day" else (-table[names].held, *names))
-        return [(dict(zip(BY[by], names, strict=True)), table[names]) for names in order]
+    def rows(self, by: str, most: int | None = None) -> list[tuple[Names, Figures]]:
+        """Return the sums by one of `BY`, `most` of them: the days in their order, else by the time held, by
+        that in line, and devices by their labels."""
+        table, labels = self.by_day if by == "day" else self.total.tables[by], self.total.labels
+
+        def place(row: tuple[tuple[str, ...], Figures]) -> tuple[object, ...]:
+            (name, *_), figures = row
+            label = labels.get(name, name)
+            return (name,) if by == "day" else (-figures.held, -figures.waited, len(label), label, row[0])
+
+        found = sorted(table.items(), key=place)[:most]
+        return [(dict(zip(BY[by], names, strict=True)), figures) for names, figures in found]
 
 
-def of_past(past: Iterable[Sequence[tuple[float, tuple[Device, ...]]]]) -> Recorded:
-    """Return the usage of earlier devices (`SimulatedSource.past`): a simulated box has no files."""
-    return of_film(Snapshot(Host(), *reading) for stretch in reversed([*past]) for reading in stretch)
+def of_past(past: Iterable[Sequence[Snapshot]]) -> Recorded:
+    """Return the usage of earlier readings (`SimulatedSource.past`): a simulated box has no files."""
+    return of_film(chain(*reversed([*past])))
 
 
 def of_film(film: Iterable[Snapshot]) -> Recorded:

@@ -2,41 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from gputui.inventory.columns import Column
-from gputui.inventory.formatting import UNKNOWN, duration, energy, number, printable, size
+from gputui.inventory.columns import Column, printed
+from gputui.inventory.formatting import UNKNOWN, duration, number, printable, size
 from gputui.timeline.usage import BY, Figures, Names
 
 Row = tuple[Names, Figures]
-_BAR = 16
+MOST_ROWS = 200
+"""The rows that are listed: of a year there are thousands of jobs, which nobody reads."""
+_WIDEST_BAR = 32
+_LEGEND, _UNKNOWN = "█ busy ░ idle", " · unknown"
+_NOBODY = {"user": "nobody", "job": "no job", "device": "in line"}
 
 
-def usage_columns(by: str, rows: Sequence[Row], labels: Mapping[str, str]) -> list[Column[Row]]:
-    """The columns of rows by one of `BY`, the last one a bar: the time held, its filled part busy."""
-    most = max((each.held for _, each in rows), default=0.0)
-
-    def bar(row: Row) -> str:
-        held, busy = (round(_BAR * seconds / most) if most else 0 for seconds in (row[1].held, row[1].busy))
-        return "█" * min(busy, held) + "░" * (held - busy)
+def usage_columns(
+    by: str, rows: Sequence[Row], labels: Mapping[str, str], width: int | None
+) -> list[Column[Row]]:
+    """The columns of rows by one of `BY` in `width` cells (None: any number). Where there is room for its
+    legend, the last one is a bar: the GPU-hours, busy, idle, and unknown."""
 
     def named(name: str) -> Column[Row]:
-        none = "nobody" if name == "user" else UNKNOWN
+        none = _NOBODY.get(name, UNKNOWN)
         return Column(name.upper(), lambda row: printable(labels.get(row[0][name], row[0][name])) or none)
 
-    def hours(name: str) -> Column[Row]:
-        return Column(name.upper(), lambda row: _hours(getattr(row[1], name)), right=True)
+    def figure(name: str, text: Callable[[Figures], str]) -> Column[Row]:
+        # Who held nothing has no such figures: that is not the same as an unknown one.
+        return Column(name, lambda row: text(row[1]) if row[1].held else "", right=True)
 
-    return [
+    columns = [
         *map(named, BY[by]),
-        *map(hours, ("held", "busy", "idle")),
-        Column("UTIL", lambda row: number(row[1].utilization, "%"), right=True),
-        Column("ENERGY", lambda row: energy(row[1].joules), right=True),
-        Column("PEAK", lambda row: size(row[1].peak or None), right=True),
-        Column("WAITED", lambda row: duration(row[1].waited) if row[1].waited else UNKNOWN, right=True),
-        Column("", bar, "free"),
+        Column("GPU-HOURS", lambda row: _tenths(row[1].held / 3600), right=True),
+        figure("IDLE", lambda each: _tenths(each.idle / 3600) if each.busy + each.idle else UNKNOWN),
+        figure("UTIL", lambda each: number(each.utilization, "%")),
+        Column("kWh", lambda row: _kilowatt_hours(row[1]), right=True),
+        figure("PEAK MEM", lambda each: size(each.peak or None)),
+        Column("WAITED", lambda row: duration(row[1].waited) if row[1].waited else "", right=True),
     ]
+    most = max((each.held for _, each in rows), default=0.0)
+    known = all(each.busy + each.idle >= 0.99 * each.held for _, each in rows)
+    legend = _LEGEND if known else _LEGEND + _UNKNOWN
+    left = _WIDEST_BAR if width is None else width - max(map(len, printed(columns, rows))) - 3
+    if left < len(legend):
+        return columns
+    cells = min(left, _WIDEST_BAR)
+
+    def bar(row: Row) -> str:
+        if not row[1].held:
+            return "not in use" if row[1].energy_known else ""
+        held, busy, rest = (
+            round(cells * seconds / most) for seconds in (row[1].held, row[1].busy, row[1].busy + row[1].idle)
+        )
+        return "█" * min(busy, held) + "░" * (min(rest, held) - busy) + "·" * (held - rest)
+
+    return [*columns, Column(legend, bar, "free")]
 
 
-def _hours(seconds: float) -> str:
-    return f"{seconds / 3600:.1f}h" if seconds >= 3600 else duration(seconds)
+def _tenths(amount: float) -> str:
+    return "<0.1" if 0 < amount < 0.05 else f"{amount:.1f}" if amount else "0"
+
+
+def _kilowatt_hours(figures: Figures) -> str:
+    if figures.joules is None:
+        return "" if figures.waited and not figures.held else UNKNOWN
+    return _tenths(figures.joules / 3.6e6)

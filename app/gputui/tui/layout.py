@@ -213,7 +213,8 @@ def share(
 
     Each panel in turn gets its least, as long as there is room. Then the panels that do not grow get what
     they want, so that they keep their place while the others change; at most half of the rest if there are
-    others. What then remains is for the growing panels, or else for the last panel.
+    others. What then remains is for the growing panels, then for what the others still want, or else for the
+    last panel.
 
     kept  the earlier heights: they stay, except the last panel's, as long as that panel keeps its least
     """
@@ -227,7 +228,8 @@ def share(
     growing = [part for part in shown if part.grows]
     half = left // 2 if growing else 0
     left = half + _give(left - half, heights, {p.name: p.size.wants for p in shown if not p.grows})
-    left = _give(left, heights, {part.name: part.size.wants for part in growing})
+    rest = sorted((*growing, *shown), key=lambda part: part.spare)
+    left = _give(left, heights, {part.name: part.size.wants for part in rest})
     left = _give(left, heights, {part.name: part.size.most for part in shown})
     if shown:
         heights[(growing or shown)[-1].name] += left

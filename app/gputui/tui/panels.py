@@ -35,7 +35,10 @@ _HIGHEST = 25
 nothing."""
 
 _RESERVED = 8
-"""Most lines of the processes panel that are reserved for free devices: other panels need lines, too."""
+"""Most lines that a panel reserves for devices: other panels need lines, too."""
+
+_RESERVED_IN_LINE = 3
+"""Lines of the queue that are reserved for waiters where anybody waits."""
 
 _LEAST_OF_DEVICE = 7
 """Fewest lines of the panel of one device: its state and a group of facts."""
@@ -147,10 +150,15 @@ def _size_of_queue(app_state: AppState, width: int) -> Size:
     wanted, most = lines_of_panel(app_state, side_width(width))
     if not wanted:
         return NOTHING
-    if app_state.box.waiters:
-        return Size(2, wanted, most)
-    # The table shows the holders of devices, too: on a narrow screen they take no room from the processes.
-    return Size(min(3, wanted), wanted, most) if width >= WIDE else NOTHING
+    waiters = len(app_state.box.waiters)
+    if width < WIDE:
+        # The table shows the holders of devices, too: they take no room from the processes.
+        return Size(2, wanted, most) if waiters else NOTHING
+    # Reserve lines, so that no panel moves when others take a device or join the line.
+    free = sum(verdict.free for verdict in app_state.verdicts.values())
+    more = min(free, max(0, _RESERVED - len(app_state.outlook.occupied)))
+    more += max(0, _RESERVED_IN_LINE - waiters) if waiters else 0
+    return Size(2 if waiters else min(4, wanted), wanted + more, most + more)
 
 
 def _size_of_links(app_state: AppState, width: int) -> Size:

@@ -32,21 +32,38 @@ _WARM_UP = 4.0
 _LOGS_EVERY, _TAIL = 3, 20
 """Seconds from one line of a job's log to the next, and the last lines that are shown."""
 
+_PAST_PACE = 10
+"""How much slower tasks came and went before the box was opened: the readings of the past are too far apart
+for short ones, whose time and energy would count as nobody's."""
+
 _FILL = 10.0
 """Seconds that a task needs to fill its memory."""
 
 
 def at(box: Box, elapsed: float, opened: float) -> Snapshot:
     """Return the box `elapsed` seconds after it was opened, at `opened` seconds since the epoch."""
-    devices = devices_at(box, elapsed, opened)
-    return Snapshot(
+    snapshot = past_at(box, elapsed, opened)
+    return replace(
+        snapshot,
         host=Host(box.host, box.driver, box.cuda),
-        time=opened + elapsed,
-        devices=devices,
-        **wired(box, tuple(box.place(d) for d in devices if d.fault and d.parent is None)),
+        **wired(box, tuple(box.place(d) for d in snapshot.devices if d.fault and d.parent is None)),
+        jobs=tuple(_job(box, job, elapsed, opened) for job in box.jobs),
+    )
+
+
+def past_at(box: Box, elapsed: float, opened: float) -> Snapshot:
+    """Return only what is remembered of the past: the devices, the claims and those in line. Negative
+    `elapsed` is a time before the box was opened."""
+    return Snapshot(
+        Host(),
+        opened + elapsed,
+        tuple(
+            device
+            for index, gpu in enumerate(box.gpus)
+            for device in _devices(box, index, gpu, elapsed, opened)
+        ),
         claims=_claims(box, elapsed, opened),
         waiters=_waiters(box, elapsed, opened),
-        jobs=tuple(_job(box, job, elapsed, opened) for job in box.jobs),
     )
 
 
@@ -127,13 +144,6 @@ def _job(box: Box, job: OwnJob, elapsed: float, opened: float) -> Job:
         ),
         peak_memory=None if job.peak is None else job.peak * MIB,
         peak_process_memory=None if job.ram is None else job.ram * MIB,
-    )
-
-
-def devices_at(box: Box, elapsed: float, opened: float) -> tuple[Device, ...]:
-    """Return its devices alone; negative `elapsed` is a time before it was opened."""
-    return tuple(
-        device for index, gpu in enumerate(box.gpus) for device in _devices(box, index, gpu, elapsed, opened)
     )
 
 
@@ -278,10 +288,11 @@ def started(task: Task | Waiting, elapsed: float) -> float | None:
     opening; None for none."""
     if task.starts == float("-inf"):
         return -task.age if -task.age <= elapsed < task.ends else None
-    moment = elapsed if task.every is None else elapsed % task.every
+    pace = 1 if elapsed >= 0 else _PAST_PACE
+    moment = elapsed / pace if task.every is None else elapsed / pace % task.every
     if not task.starts <= moment < task.ends:
         return None
-    return elapsed - (moment - task.starts)
+    return elapsed - (moment - task.starts) * pace
 
 
 def noise(box: Box, label: str, elapsed: float, salt: int) -> float:

@@ -7,14 +7,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
 
-from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.matrix_text import MOST_BYTES, MatrixError, read
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES, DEFAULT
 from gputui.sources.simulated.details import detailed, host_load
-from gputui.sources.simulated.motion import at, devices_at
+from gputui.sources.simulated.motion import at, past_at
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.rehearsal import queued, served, stopped
 from gputui.sources.simulated.spec import Box
@@ -89,13 +88,13 @@ class SimulatedSource:
     def _elapsed(self) -> float:
         return self._clock() - (self._opened or self._clock())
 
-    def past(self) -> Iterator[list[tuple[float, tuple[Device, ...]]]]:
-        """Yield the devices at moments of the last twelve hours: first the last minutes, then the hour before
+    def past(self) -> Iterator[list[Snapshot]]:
+        """Yield the box at moments of the last twelve hours: first the last minutes, then the hour before
         them, then the rest, each from its oldest moment on. Takes about half a second in total."""
         now = self._clock()
         opened = now if self._opened is None else self._opened
         for moments in (range(330, int(opened - now) - 1, -2), *_PAST):
-            yield [(opened - ago, devices_at(self.box, -float(ago), opened)) for ago in moments]
+            yield [past_at(self.box, -float(ago), opened) for ago in moments]
 
     def close(self) -> None:
         """Nothing: a box goes on while nobody reads it, and so do the jobs on it."""

@@ -53,9 +53,9 @@ class TimelineController:
         whole = Store()
         for stretch in simulated.past():
             store, last = Store(), None
-            for time, devices in stretch:
-                store.add(time, devices, 1.0 if last is None else time - last)
-                last = time
+            for reading in stretch:
+                store.add(reading.time, reading.devices, 1.0 if last is None else reading.time - last)
+                last = reading.time
             whole.adopt(store)
         self._found(whole)
 

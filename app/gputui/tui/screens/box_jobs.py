@@ -48,10 +48,10 @@ class BoxJobsScreen(JobsPage):
     def head(self, width: int) -> Line:
         return headline_of_boxes(self._states, self.beyond, width)
 
-    def listing(self, width: int) -> tuple[list[Line], range]:
+    def listing(self, width: int) -> tuple[list[Line], list[int | None]]:
         self._boxes.look_at(self.job)
-        rows = job_rows(self._states, self.now, width)
-        return rows, range(len(rows))
+        rows, count = job_rows(self._states, self.now, width), len(row_keys(self._states))
+        return rows, [*[None] * (len(rows) - count), *range(count)]
 
     def log_of(self, job: Job) -> Sequence[str]:
         end = self._boxes.log

@@ -8,10 +8,10 @@ from functools import partial
 
 from textual import events
 
-from gputui.inventory.job import Job, JobError
+from gputui.inventory.job import Job, JobError, place_in_list
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.log_screen import Tail
-from gputui.jobs.source import place, was_started_on
+from gputui.jobs.source import was_started_on
 from gputui.jobs.stop import GRACE
 from gputui.jobs.store import Stored, forget, stored
 from gputui.tui.background import in_background
@@ -195,7 +195,7 @@ class JobsScreen(JobsPage):
         if label:
             # A job that was just removed is still in the last reading.
             jobs += [job for job in seen.values() if job.id not in self._known]
-        self._jobs = tuple(sorted(jobs, key=place))
+        self._jobs = tuple(sorted(jobs, key=place_in_list))
         return [job.id for job in self._jobs]
 
     def _set_cursor(self, place: int, keys: Sequence[Hashable]) -> None:
@@ -222,12 +222,13 @@ class JobsScreen(JobsPage):
         more = [f"{unreadable} cannot be read: gputui jobs"] if unreadable else []
         return headline(self._jobs, width, more=more, end=self.beyond)
 
-    def listing(self, width: int) -> tuple[list[Line], range]:
+    def listing(self, width: int) -> tuple[list[Line], Sequence[int | None]]:
         if self._trouble and not self._jobs:
             return told_lines(self._trouble, "warn", width), range(0)
         app_state = self.view.app_state
         uses = unclaimed_uses_of(app_state)
-        return listed(self._jobs, width, self.now, app_state.snapshot, uses), range(len(self._jobs))
+        lines = listed(self._jobs, width, self.now, app_state.snapshot, uses)
+        return lines, [None, *range(len(self._jobs))]
 
     def log_of(self, job: Job) -> Sequence[str]:
         record = self._records.get(job.id)

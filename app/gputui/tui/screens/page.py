@@ -425,6 +425,9 @@ class ListPage(Page):
             lines, items = self._those_kept(lines, items)
         own = [n for n, item in enumerate(items) if item == self.cursor]
         first, last = (own[0], own[-1]) if own else (0, 0)
+        if first < room and {*items[:first]} <= {None}:
+            # Whoever goes back to the first item sees the heading again.
+            first = 0
         # The whole item is visible where it fits, and its first line always.
         self.top = window(window(self.top, last, room, len(lines)), first, room, len(lines))
         self.step = max(1, room - 1)

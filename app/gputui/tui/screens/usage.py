@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from gputui.inventory.formatting import duration, printable
 from gputui.timeline.usage import BY, Figures, Names, Recorded, recorded
-from gputui.timeline.usage_columns import usage_columns
+from gputui.timeline.usage_columns import MOST_ROWS, usage_columns
 from gputui.tui.background import in_background
 from gputui.tui.cycle import following
 from gputui.tui.main_view import MainView
@@ -53,7 +53,7 @@ class UsageScreen(ListPage):
     def _show(self, found: Recorded | None) -> None:
         """Show the sums of what was read, in the order of this page."""
         self._found = found
-        self._rows = found.rows(self._by) if found else []
+        self._rows = found.rows(self._by, MOST_ROWS) if found else []
         self.draw()
 
     def item_keys(self) -> Sequence[Hashable]:
@@ -62,14 +62,16 @@ class UsageScreen(ListPage):
     def head(self, width: int) -> Line:
         days = "today" if self._days == 1 else f"last {self._days} days"
         kept = f"{duration(self._found.total.recorded)} recorded" if self._found else ""
-        return title(f"usage by {self._by}", width, days, kept, self.beyond)
+        first = f"first {MOST_ROWS}" if len(self._rows) == MOST_ROWS else ""
+        return title(f"usage by {self._by}", width, days, first, kept, self.beyond)
 
     def listing(self, width: int) -> tuple[Sequence[Line], Sequence[int | None]]:
         if not self._rows:
             # This page is for looking back: what is recorded, and how.
             none = "no usage can be read" if self._found and self._found.damaged else _NONE
             return told_lines(none if self._found else "reading …", "dim", width), [None]
-        columns = usage_columns(self._by, self._rows, self._found.total.labels if self._found else {})
+        labels = self._found.total.labels if self._found else {}
+        columns = usage_columns(self._by, self._rows, labels, width)
         lines = table_lines(columns, self._rows, heading=True)
         return [clip(line, width) for line in lines], [None, *range(len(self._rows))]
 

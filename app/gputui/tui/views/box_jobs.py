@@ -32,13 +32,13 @@ def row_keys(boxes: Sequence[BoxJobs]) -> list[tuple[str, str]]:
 
 
 def job_rows(boxes: Sequence[BoxJobs], now: float, width: int) -> list[Line]:
-    """The rows by box, boxes with jobs first: a line for the facts about a box and one for each of its jobs;
-    `now` is in seconds since the epoch."""
+    """A heading where there are jobs, and the rows by box, boxes with jobs first: a line for the facts about
+    a box and one for each of its jobs; `now` is in seconds since the epoch."""
     boxes = sorted(boxes, key=_place)
     jobs = [job for box in boxes for job in box.jobs or ()]
     lines = iter(listed(jobs, width, now) if jobs else ())
     names = min(_WIDEST, max((len(box.alias) for box in boxes), default=0))
-    rows: list[Line] = []
+    rows = [next(lines)] if jobs else []
     for box in boxes:
         # The line of the box comes first: its error applies to all jobs below it.
         facts = _facts(box)

@@ -63,18 +63,24 @@ def listed(
     snapshot: Snapshot | None = None,
     uses: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Line]:
-    """A line per job; `uses` as in `job_columns`. With room, the peak memory and the last line of the log."""
+    """A heading and a line per job; `uses` as in `job_columns`. With room, the peak memory and the last line
+    of the log."""
     if not jobs:
         return [clip(((words, "dim"),), width) for words in _NONE]
-    return [clip(line, width) for line in _rows(jobs, width, now, snapshot, uses)]
+    return [clip(line, width) for line in _rows(jobs, width, now, snapshot, uses, heading=True)]
 
 
 def _rows(
-    jobs: Sequence[Job], width: int, now: float, snapshot: Snapshot | None, uses: Mapping[str, str]
+    jobs: Sequence[Job],
+    width: int,
+    now: float,
+    snapshot: Snapshot | None,
+    uses: Mapping[str, str],
+    heading: bool = False,
 ) -> list[Line]:
     """The same lines, uncut."""
     names = "id outcome ran on peak use title log" if width >= _WIDE else "id outcome ran on use title"
-    return table_lines(job_columns(names, now, snapshot, uses), jobs, before="  ")
+    return table_lines(job_columns(names, now, snapshot, uses), jobs, heading, before="  ")
 
 
 def unclaimed_uses_of(app_state: AppState) -> dict[str, str]:

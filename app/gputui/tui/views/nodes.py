@@ -12,7 +12,7 @@ from gputui.choosing.verdict import Verdicts
 from gputui.choosing.verdict_text import brief
 from gputui.inventory.columns import Column
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import UNKNOWN, printable
+from gputui.inventory.formatting import UNKNOWN, counted, devices_text, printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.hosts.channel import BoxState
@@ -80,7 +80,7 @@ _FREE = " free", "     "
 
 def headline(free: Sequence[int], end: str, width: int) -> Line:
     """The rule at the top, with the text `end` at its end; `free` has each node's number of free devices."""
-    tail = f"{sum(free)} free on {sum(map(bool, free))} of {len(free)}"
+    tail = f"{devices_text(sum(free))} free on {sum(map(bool, free))} of {counted(len(free), 'node')}"
     return title("nodes", width, tail, end)
 
 

@@ -1,17 +1,9 @@
-"""The queue: the waiters for devices in their order, and the holders of the devices that are not free."""
+"""The queue: the waiters for devices in their order, and when the devices that are not free will be."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from gputui.choosing.queue_outlook import Occupied, Outlook
-from gputui.choosing.queue_text import (
-    blocking_reason,
-    expectation,
-    occupied_columns,
-    turn_columns,
-    waiter_name,
-)
+from gputui.choosing.queue_outlook import Outlook
+from gputui.choosing.queue_text import next_in_line, occupied_columns, turn_columns
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
@@ -19,7 +11,6 @@ from gputui.tui.views.table import why_no_rows
 from gputui.tui.views.text import (
     Line,
     clip,
-    column_widths,
     hanging,
     table_facts,
     table_lines,
@@ -29,15 +20,11 @@ from gputui.tui.views.text import (
     wrapped_where_free,
 )
 
-_LEAST_COMMAND = 6
-"""Cells below which the page has no column of commands: three letters of a command say nothing."""
-_NOBODY = " nobody is in line: w on the main screen waits for devices"
-
-
+_LEAST_COMMAND = 12
+"""Cells below which there is no column of commands: less is only the name of an interpreter."""
+_NOBODY = " w on the main screen waits in line for devices"
 _MOST_TURNS = 100
 """The most waiters for which the panel has lines."""
-_GROWTH = 11
-"""Cells by which a holder's line grows: "0 % now" has them beside "nothing runs on it" of another holder."""
 
 
 def worth_a_panel(app_state: AppState) -> bool:
@@ -50,25 +37,14 @@ def worth_a_panel(app_state: AppState) -> bool:
 def lines_of_panel(app_state: AppState, width: int) -> tuple[int, int]:
     """The number of lines that the panel fills, and the number where no command is cut; 0 where it has no
     content."""
-    if not worth_a_panel(app_state):
+    snapshot = app_state.snapshot
+    if snapshot is None or not worth_a_panel(app_state):
         return 0, 0
-    snapshot, found = app_state.snapshot, app_state.outlook
-    told = _told_in_panel(found, app_state)
-    assert snapshot is not None
-    turns, reasons = ([len(hanging(row, width)) for row in rows] for rows in _in_line(found, snapshot))
-    # A line is kept for a row that is about to be wrapped.
-    holders = sum(
-        max(len(hanging(row, width)), 1 + (width_of(row) + _GROWTH > width))
-        for row in _rows_of_told(told, snapshot)
-    )
-    heads = 1 + bool(found.turns and told) + holders
-    # The panel exists for the next waiter's reason and for the holders: their lines are never cut.
-    heads += sum(reasons)
-    return heads + len(turns), heads + sum(turns)
-
-
-def _rows_of_told(told: Sequence[Occupied], snapshot: Snapshot) -> list[Line]:
-    return table_lines(occupied_columns(snapshot, commands=False), told)
+    found = app_state.outlook
+    # The panel exists for the next waiter's reason and for when devices will be free: neither is ever cut.
+    line, uncut = _line(found, snapshot), [*_next(found, snapshot)[:1], *_devices(found, snapshot)]
+    least = 1 + len(line) + sum(len(hanging(row, width)) for row in uncut)
+    return least, least - len(line) + sum(len(hanging(row, width)) for row in line)
 
 
 def facts_of_panel(app_state: AppState) -> object:
@@ -78,57 +54,55 @@ def facts_of_panel(app_state: AppState) -> object:
     if snapshot is None:
         return None
     found = app_state.outlook
-    reasons = [blocking_reason(turn, snapshot) for turn in found.next[:1]]
-    told = table_facts(occupied_columns(snapshot, commands=False), _told_in_panel(found, app_state))
     rows = table_facts(turn_columns(snapshot), found.turns[:_MOST_TURNS])
-    return rows, reasons, told, len(_listed(found, app_state)), len(found.turns)
+    devices = table_facts(occupied_columns(snapshot)[:-1], found.occupied)
+    return rows, next_in_line(found, snapshot)[:1], devices, len(found.turns)
 
 
 def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
-    """A rule, the waiters, the next waiter's reason, and the holders of claimed or idle devices.
+    """The beginning of the page in fewer lines: of a long line the first waiters, then the next one's reason,
+    then when devices will be free.
 
-    Of a long queue the first waiters are shown, and the rule counts all; the queue takes precedence over the
-    holders. In two lines, the next waiter's reason is the most informative. It is wrapped first, then the
-    holders, then the commands of the waiters.
+    In two lines, the next waiter's reason is the most informative. It is wrapped first, then the rows of
+    devices, then the commands of the waiters. A heading without rows below it is left out.
     """
     snapshot = app_state.snapshot
     if snapshot is None:
         return []
-    found, room = app_state.outlook, height - 1
-    turns, reasons = _in_line(found, snapshot)
-    place = min(len(turns), max(0, room - len(reasons)))
-    rows = [*turns[:place], *reasons]
-    below = _told(_told_in_panel(found, app_state), found, app_state, room - len(rows))
-    last = len(rows) + len(below)
-    order = [*range(place, last), *range(place)]
-    lines = wrapped_where_free([*rows, *below], width, room, order)
-    return [headline(found, width, key_of("queue", app_state.screen.keymap)), *lines][:height]
+    found, room, key = app_state.outlook, height - 1, key_of("queue", app_state.screen.keymap)
+    line, reasons = _line(found, snapshot), _next(found, snapshot)[:1]
+    line = line[: max(0, room - len(reasons))]
+    line = line if len(line) > 1 else []
+    devices = _devices(found, snapshot)
+    left, count = room - len(line) - len(reasons), len(devices) - 1
+    if count > left - 1:
+        more: Line = ((f" … {count - max(0, left - 2)} more: {key}", "dim"),)
+        devices = [*devices[: left - 1], more] if left > 2 else []
+    last = len(line) + len(reasons) + len(devices)
+    order = [*range(len(line), last), *range(len(line))]
+    rows = wrapped_where_free([*line, *reasons, *devices], width, room, order)
+    return [headline(found, width, key), *rows][:height]
 
 
-def _told(told: Sequence[Occupied], found: Outlook, app_state: AppState, room: int) -> list[Line]:
-    """The holders of devices in `room` rows. They have a heading below the queue, or where not all fit: the
-    heading then counts all devices that are not free, which only the page lists."""
-    snapshot = app_state.snapshot
-    if snapshot is None or not told or room < 1:
+def _line(found: Outlook, snapshot: Snapshot) -> list[Line]:
+    """The waiters below their heading; nothing where nobody waits."""
+    turns = found.turns[:_MOST_TURNS]
+    return table_lines(turn_columns(snapshot), turns, heading=True) if turns else []
+
+
+def _next(found: Outlook, snapshot: Snapshot) -> list[Line]:
+    return [((f" {who}", "strong"), (why, "")) for who, why in next_in_line(found, snapshot)]
+
+
+def _devices(found: Outlook, snapshot: Snapshot, width: int = 0) -> list[Line]:
+    """The devices that are not free below their heading; with the commands where the `width` has room."""
+    if not found.occupied:
         return []
-    rows = _rows_of_told(told, snapshot)
-    if not found.turns and len(rows) <= room:
-        return rows
-    if room == 1:
-        numbers = ",".join(snapshot.label(each.device) for each in told)
-        return [((f" not free: GPU {numbers}", "dim"),)]
-    shown, every = min(room - 1, len(rows)), len(_listed(found, app_state))
-    count = f" ({shown} of {every} shown)" if shown < every else ""
-    return [((f" not free{count}", "dim"),), *rows[:shown]]
-
-
-def _in_line(found: Outlook, snapshot: Snapshot) -> tuple[list[Line], list[Line]]:
-    """The rows of the panel about the waiters, and the row with the next waiter's reason."""
-    reasons: list[Line] = [
-        ((f" next: {waiter_name(turn.waiter)} · ", "strong"), (blocking_reason(turn, snapshot), ""))
-        for turn in found.next[:1]
-    ]
-    return table_lines(turn_columns(snapshot), found.turns[:_MOST_TURNS]), reasons
+    columns = occupied_columns(snapshot)
+    rows = table_lines(columns, found.occupied, heading=True)
+    if width - min(width_of(row[:-1]) for row in rows) >= _LEAST_COMMAND:
+        return [clip(row, width) for row in rows]
+    return table_lines(columns[:-1], found.occupied, heading=True)
 
 
 def headline(found: Outlook, width: int, end: str = "") -> Line:
@@ -142,48 +116,21 @@ def headline(found: Outlook, width: int, end: str = "") -> Line:
 
 
 def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line], list[int | None]]:
-    """The whole page: two lines for each waiter, then the devices that are not free. Also the index of the
-    item that each line shows, None for none: the waiters, after them the devices."""
+    """The whole page: the waiters and the next ones' reasons, then the devices that are not free. Also the
+    index of the item that each line shows, None for none: the waiters, after them the devices."""
     snapshot = app_state.snapshot
     if snapshot is None:
         lines = told_lines(why_no_rows(app_state), "dim", width)
         return lines, [None] * len(lines)
     told: list[tuple[int | None, Line]] = []
-    for place, (turn, row) in enumerate(
-        zip(found.turns, table_lines(turn_columns(snapshot), found.turns), strict=True)
-    ):
-        reason = ((f"     {blocking_reason(turn, snapshot)}", "dim" if turn.ahead else ""),)
-        told += [(place, row), (place, reason)]
-    if not found.turns:
+    if found.turns:
+        rows = table_lines(turn_columns(snapshot), found.turns, heading=True)
+        told += zip([None, *range(len(found.turns))], rows, strict=True)
+        told += [(None, piece) for row in _next(found, snapshot) for piece in hanging(row, width)]
+    else:
         told.append((None, ((_NOBODY, "dim"),)))
     if found.occupied:
-        told += [(None, ((" ", ""),)), (None, title("not free", width))]
-        columns = occupied_columns(snapshot)
-        cells = column_widths(columns, found.occupied)
-        # A column that may be empty for a moment keeps its place.
-        cells = {each: cells.get(each, each.least) for each in columns if each in cells or each.least}
-        rows = table_lines(columns, found.occupied, widths=cells)
-        if width - min(width_of(row[:-1]) for row in rows) < _LEAST_COMMAND:
-            rows = _rows_of_told(found.occupied, snapshot)
-        told += enumerate(rows, len(found.turns))
-        # These lines belong to the last item, so that a user who goes to the end sees them.
-        last = told[-1][0]
-        told += [(last, line) for line in told_lines(expectation(found.occupied), "dim", width)]
+        told += [(None, ((" ", ""),)), (None, title("when devices will be free", width))]
+        for item, row in enumerate(_devices(found, snapshot, width), len(found.turns) - 1):
+            told += [(item if item >= len(found.turns) else None, piece) for piece in hanging(row, width)]
     return [clip(line, width) for _, line in told], [item for item, _ in told]
-
-
-def _listed(found: Outlook, app_state: AppState) -> list[Occupied]:
-    """The devices that are not free and pass the filter."""
-    listed = {device.key for device in app_state.rows}
-    return [each for each in found.occupied if each.device.key in listed]
-
-
-def _told_in_panel(found: Outlook, app_state: AppState) -> list[Occupied]:
-    """The devices whose holders the panel shows."""
-    return [
-        each
-        for each in _listed(found, app_state)
-        if (each.claim and not (each.claim.own and each.claim.job))
-        or each.hoarded
-        or each.free_in is not None
-    ]
