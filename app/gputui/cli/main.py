@@ -53,9 +53,21 @@ def _keep_standard_numbers() -> None:
             os.open(os.devnull, os.O_RDWR)
 
 
+def _own_words() -> list[str]:
+    """The arguments of this call: those on its command line, or those that are kept out of it."""
+    words = sys.argv[1:]
+    if words[1:] == ["--sent-words"]:
+        import json
+
+        from gputui.system.environment import WORDS
+
+        words = json.loads(os.environ.pop(WORDS, "[]"))
+    return words
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one call and return its exit status. `run`, and Enter on the screen, do not return."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = _own_words() if argv is None else list(argv)
     if words == ["--version"]:
         from gputui import __version__
 

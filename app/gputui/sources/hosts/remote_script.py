@@ -8,6 +8,7 @@ over. A .bashrc may print before it.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from typing import Literal
 from gputui.sources.hosts.nvidia_smi import QUERY
 from gputui.sources.hosts.sent_core import NAMES, START
 from gputui.system import trust
-from gputui.system.environment import CALLED
+from gputui.system.environment import CALLED, SENT_WORDS, WORDS
 
 MARK = "gputui-hosts:"
 Mode = Literal["run", "send", "nvidia-smi", "none"]
@@ -161,13 +162,20 @@ tell there
 program=
 if find_gputui; then
   tell run
-  {run}
+  {receive}{run}
 fi
 {otherwise}
 exit 3
 """
 
 _BECOME = 'become_gputui "$@"'
+
+_RECEIVE = f"""\
+IFS= read -r {WORDS}
+  [ "${WORDS}" ] || exit 130
+  export {WORDS}
+  """
+"""Without words, somebody has pressed Ctrl-C, or the other side is gone: nothing starts."""
 
 _TIED = """\
 exec 3<&0
@@ -209,6 +217,7 @@ def command(
     marks: bool = True,
     own: bool = False,
     called: str = "",
+    private: bool = False,
 ) -> str:
     """Return the command for ssh that runs gputui with these words on the box.
 
@@ -219,6 +228,7 @@ def command(
     views    where gputui cannot run, run nvidia-smi instead, repeatedly with `follows`
     own      run the core that is sent, even where an (older) gputui is installed
     called   the local name of the box: its messages name its jobs as they must be typed here
+    private  its input begins with a line of `private_line(words)`, and no command line has the words
 
     Raise ValueError for words that are too long for a command line.
     """
@@ -231,11 +241,23 @@ def command(
         send=shlex.quote(f"{MARK} send" if marks else ""),
         unsafe=_UNSAFE,
         installed="false" if own else "true",
+        receive=_RECEIVE if private else "",
         run=_TIED if tied else _BECOME,
         otherwise=view,
     )
     name = f"{CALLED}={shlex.quote(called)}\nexport {CALLED}\n" if called else ""
-    return in_any_shell(f"{name}set -- {' '.join(map(shlex.quote, words))}\n{script}")
+    shown = SENT_WORDS if private else words
+    return in_any_shell(f"{name}set -- {' '.join(map(shlex.quote, shown))}\n{script}")
+
+
+def private_line(words: Sequence[str]) -> bytes:
+    """Return the line that sends the words of a private call. Raise ValueError."""
+    line = json.dumps(words)
+    if any("\0" in word for word in words):
+        raise ValueError("an argument contains a NUL byte")
+    if len(line) > MOST:
+        raise ValueError("the command is too long to be sent")
+    return line.encode() + b"\n"
 
 
 def in_any_shell(script: str) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.sources.hosts.left_behind import end_with_us, has_ended
-from gputui.sources.hosts.remote_script import MARK, MODES, Mode, command
+from gputui.sources.hosts.remote_script import MARK, MODES, Mode, command, private_line
 from gputui.sources.hosts.sent_core import digest, zipped
 from gputui.sources.hosts.ssh import LOST, Trouble, Way, ssh_argv, trouble_of
 
@@ -106,10 +106,11 @@ class Session:
         views: bool = False,
         apart: bool = False,
         own: bool = False,
+        private: bool = False,
         connected: Callable[[], None] | None = None,
         watch: threading.Event | None = None,
     ) -> None:
-        """Start ssh. `tied`, `follows`, `views`, `own`: as in `remote_script.command`.
+        """Start ssh. `tied`, `follows`, `views`, `own`, `private`: as in `remote_script.command`.
 
         `apart`: in another process group, so that Ctrl-C does not reach it. `connected` is called once: when
         the login has reached the script, when the connect timeout is over (ssh itself has given up by then),
@@ -125,10 +126,10 @@ class Session:
         self._login_until = None if way.prompts else self._connects_until + LOGIN_WITHIN
         self._said = self._news = b""
         self._before, self._looked = b"", 0
+        self._private = private_line(words) if private else b""
+        there = command(words, digest(), tied, follows, views, own=own, called=alias, private=private)
         self.process = subprocess.Popen(
-            ssh_argv(
-                alias, command(words, digest(), tied, follows, views, own=own, called=alias), way, child=True
-            ),
+            ssh_argv(alias, there, way, child=True),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -238,6 +239,8 @@ class Session:
         if mode == "send" and self.mode is None:
             core = zipped()
             self._unsent.append(b"%d\n" % len(core) + core)
+        elif mode == "run" and self._private:
+            self._unsent.append(self._private)
         self.mode = mode
 
     def _give_up(self, why: Trouble) -> None:
