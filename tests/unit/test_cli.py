@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import json
 import os
@@ -24,6 +25,7 @@ from gputui import __version__
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import reason, state_and_reason
 from gputui.cli import completion
+from gputui.cli.main import main
 from gputui.cli.request_options import count, memory, percent
 from gputui.inventory.device import Fault
 from gputui.inventory.document_reader import from_json
@@ -923,3 +925,19 @@ def test_a_line_for_a_shell_has_the_bytes_of_the_arguments_in_every_locale() -> 
 
 def test_a_word_after_demo_that_is_no_box_is_named(call: Call) -> None:
     assert "'python'" in call("pick", "--demo", "python").refused(2)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), SystemError("error return without exception set"), OSError(errno.ENOMEM, "no memory")],
+)
+def test_too_little_memory_is_a_message(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(words: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr("gputui.cli.dispatch.dispatch", fail)
+    assert main(["ls"]) == 1
+    said = capfd.readouterr()
+    assert not said.out and said.err.startswith("gputui: ") and said.err.count("\n") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import os
 import sys
@@ -89,3 +90,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 3
+    except (MemoryError, SystemError, OSError) as error:
+        # Without memory, a module of C may fail without a reason, and a folder of modules cannot be listed.
+        if isinstance(error, OSError) and error.errno != errno.ENOMEM:
+            raise
+        os.write(2, b"gputui: there is too little memory (`ulimit -v` and `ulimit -d` show the limits)\n")
+        return 1

@@ -8,6 +8,7 @@ recording may be of any length.
 from __future__ import annotations
 
 import csv
+import os
 import sys
 import time
 from codecs import BOM_UTF8
@@ -50,7 +51,7 @@ class RecordedSource:
         if self._snapshot is not None:
             return
         try:
-            stream = sys.stdin.buffer if self.file == "-" else Path(self.file).open("rb")  # noqa: SIM115
+            stream = sys.stdin.buffer if self.file == "-" else _opened(self.file)
             text = stream.readline(MOST_BYTES + 1).removeprefix(BOM_UTF8)
             if is_heading(text):
                 lines = chain((text,), _lines(stream, _MOST_ROW))
@@ -146,6 +147,14 @@ class RecordedSource:
     def close(self) -> None:
         self._snapshot = self._next = None
         self._later = iter(())
+
+
+def _opened(file: str) -> BinaryIO:
+    """Open a file, or a pipe of the shell (`<(…)`). A pipe to which nobody writes has ended: to wait for a
+    writer could have no end."""
+    stream = open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK))  # noqa: PTH123
+    os.set_blocking(stream.fileno(), True)
+    return stream
 
 
 def _documents(first: Collection[bytes], stream: BinaryIO) -> Iterator[Any]:
