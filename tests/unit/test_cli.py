@@ -934,7 +934,7 @@ def test_a_word_after_demo_that_is_no_box_is_named(call: Call) -> None:
 def test_too_little_memory_is_a_message(
     error: BaseException, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(words: list[str]) -> int:
+    def fail(_words: list[str]) -> int:
         raise error
 
     monkeypatch.setattr("gputui.cli.dispatch.dispatch", fail)

@@ -360,4 +360,4 @@ def test_a_pipe_of_the_shell_is_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "go")
     with subprocess.Popen(["bash", "-c", words], cwd=tmp_path, stdout=subprocess.PIPE) as shell:
         (tmp_path / "go").write_text("go\n")
-        assert b"GPU" in shell.communicate(timeout=60)[0] and shell.returncode == 0
+        assert b"H100" in shell.communicate(timeout=60)[0] and shell.returncode == 0

@@ -152,9 +152,9 @@ class RecordedSource:
 def _opened(file: str) -> BinaryIO:
     """Open a file, or a pipe of the shell (`<(…)`). A pipe to which nobody writes has ended: to wait for a
     writer could have no end."""
-    stream = open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK))  # noqa: PTH123
-    os.set_blocking(stream.fileno(), True)
-    return stream
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    return os.fdopen(descriptor, "rb")
 
 
 def _documents(first: Collection[bytes], stream: BinaryIO) -> Iterator[Any]:
