@@ -2221,6 +2221,30 @@ def test_no_result_has_the_rights_that_another_user_has_chosen(box: Box, users: 
             assert (facts.st_uid, facts.st_mode & 0o7777) == (uid, 0o600 if private else 0o644)
 
 
+def test_no_result_is_written_to_a_file_or_pipe_of_another_user_s(box: Box, users: Users) -> None:
+    """He read the variables of an export, and the command lines of a recording."""
+    shared = box.folder / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+
+    def plant() -> int:
+        os.umask(0)
+        os.mkfifo(shared / "pipe")
+        os.mkfifo(shared / "pipe.csv")
+        (shared / "file").touch()
+        return 0
+
+    assert box.fork(plant, users.bob).end() == 0
+    for words in (
+        ("export", "--demo", "-n", "1", "--as", "sh", "-o", str(shared / "pipe"), "--", "true"),
+        ("record", "--demo", "--every", "1s", "-o", str(shared / "pipe.csv")),
+        ("record", "--demo", "--every", "1s", "-o", str(shared / "file")),
+    ):
+        status, out, said = box.call(*words, uid=users.ana)
+        assert status == 2 and not out and "another user" in said, said
+    assert (shared / "file").stat().st_size == 0
+
+
 def test_what_another_user_locks_keeps_no_setting_from_being_saved_and_nobody_from_quitting(
     box: Box, users: Users, start: Start, base_environment: dict[str, str]
 ) -> None:

@@ -8,7 +8,6 @@ recording may be of any length.
 from __future__ import annotations
 
 import csv
-import os
 import sys
 import time
 from codecs import BOM_UTF8
@@ -30,6 +29,7 @@ from gputui.inventory.typed_json import DocumentError, loads_of_others
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.source import NoSourceError, Want
+from gputui.system.files import open_given
 
 _MOST_ROW = 1 << 20
 """The most bytes of a device's line in a CSV file."""
@@ -51,7 +51,7 @@ class RecordedSource:
         if self._snapshot is not None:
             return
         try:
-            stream = sys.stdin.buffer if self.file == "-" else _opened(self.file)
+            stream = sys.stdin.buffer if self.file == "-" else open_given(self.file)
             text = stream.readline(MOST_BYTES + 1).removeprefix(BOM_UTF8)
             if is_heading(text):
                 lines = chain((text,), _lines(stream, _MOST_ROW))
@@ -147,14 +147,6 @@ class RecordedSource:
     def close(self) -> None:
         self._snapshot = self._next = None
         self._later = iter(())
-
-
-def _opened(file: str) -> BinaryIO:
-    """Open a file, or a pipe of the shell (`<(…)`). A pipe to which nobody writes has ended: to wait for a
-    writer could have no end."""
-    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
-    os.set_blocking(descriptor, True)
-    return os.fdopen(descriptor, "rb")
 
 
 def _documents(first: Collection[bytes], stream: BinaryIO) -> Iterator[Any]:
