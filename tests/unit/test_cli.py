@@ -26,10 +26,13 @@ from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import reason, state_and_reason
 from gputui.cli import completion
 from gputui.cli.main import main
+from gputui.cli.record import anonymous
 from gputui.cli.request_options import count, memory, percent
+from gputui.inventory.claim import Claim
 from gputui.inventory.device import Fault
 from gputui.inventory.document_reader import from_json
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.waiter import Waiter
 from gputui.sources.simulated.boxes import BOXES
 from gputui.vendors.nvidia.source import REMEDIES
 from messages import numbers, only_warning
@@ -478,6 +481,15 @@ def test_an_anonymous_recording_has_none(call: Call) -> None:
     assert processes and all((p.user, p.command) == (None, None) for p in processes)
     assert snapshot.host.name is None
     assert not any(word in ended.out for word in ("mira", "olek", "dgx-3", "train.py"))
+
+
+def test_an_anonymous_recording_does_not_name_agents() -> None:
+    claim = Claim("GPU-1-2", "ana", command="a.py", job="k3f9", client="ana-agent")
+    waiter = Waiter((1, "ana"), "ana", command="a.py", job="k3f9", client="ana-agent")
+    kept = anonymous(replace(box(gpu(0)), claims=(claim,), waiters=(waiter,)))
+    assert all(
+        (each.user, each.client, each.command) == ("?", None, None) for each in (*kept.claims, *kept.waiters)
+    )
 
 
 def test_a_recording_replaces_a_file_whole_and_leaves_nothing_behind(call: Call, tmp_path: Path) -> None:
