@@ -168,9 +168,9 @@ def _on(box: str, call: _Call) -> int:
     if (call.args.detach or on_a_terminal()) and not dry_run:
         # A terminal can send no words that its ssh does not show (`ps`): the job is started before.
         return _followed(_asked_to_start(box, call.words("--detach"), how), call.args, how)
-    own = _reached(box, how, call.starting_nothing, private=True)
+    own = _reached(box, how, call.starting_nothing)
     # A dry run also prints the launch line of a job.
-    return _shown(box, call.words("--detach" if dry_run else "--attach"), how, own, private=True)
+    return _shown(box, call.words("--detach" if dry_run else "--attach"), how, own)
 
 
 def _on_the_best(call: _Call) -> int:
@@ -264,13 +264,13 @@ def on_a_terminal() -> bool:
     return is_terminal(sys.stdin) and is_terminal(sys.stdout)
 
 
-def _reached(box: str, how: Way, words: Sequence[str] = ("--version",), private: bool = False) -> bool:
+def _reached(box: str, how: Way, words: Sequence[str] = ("--version",)) -> bool:
     """Check that a box can be reached and runs gputui; a copy of ours is sent there if necessary.
 
     Returns whether a call with these `words`, which do nothing by themselves, needs a copy of ours because
     the gputui there is too old for them. Raises NoSourceError.
     """
-    answer = ask(box, words, how, private=private)
+    answer = ask(box, words, how)
     if answer.trouble is not None:
         raise UnreachableError(f"{box}: {answer.trouble.text}")
     return answer.own
@@ -280,7 +280,7 @@ def _asked_to_start(box: str, call: Sequence[str], how: Way) -> Answer:
     """The answer to a call that starts a job there and returns. Raises NoSourceError where gputui has not run
     there."""
     try:
-        answer = ask(box, call, how, private=True)
+        answer = ask(box, call, how)
     except KeyboardInterrupt:
         say(f"{box}: interrupted; {_tells_whether_it_started(box)}")
         raise
@@ -358,18 +358,11 @@ def _job_id(said: bytes) -> str | None:
         return None
 
 
-def _shown(
-    box: str,
-    call: Sequence[str],
-    how: Way,
-    own: bool = False,
-    to_job: bool = True,
-    private: bool = False,
-) -> int:
+def _shown(box: str, call: Sequence[str], how: Way, own: bool = False, to_job: bool = True) -> int:
     """Run a call there with its output and status as ours. Ctrl-C is forwarded to a call `to_job`, and ends
     any other call. Raises NoSourceError."""
     try:
-        session = Session(box, call, how, tied=True, apart=True, own=own, private=private)
+        session = Session(box, call, how, tied=True, apart=True, own=own)
     except OSError as error:
         raise UnreachableError(cannot_start(box, error).error or "") from None
     with _ctrl_c(session) if to_job else contextlib.nullcontext():
@@ -525,9 +518,7 @@ def _together(args: argparse.Namespace, calls: Mapping[str, _Call]) -> int:
         def hold(box: str, own: bool = False) -> _Box | Answer:
             words = calls[box].words("--held", follow)
             try:
-                session = connect(
-                    box, words, how, unwanted, apart=True, own=own, private=True, watch=unwanted
-                )
+                session = connect(box, words, how, unwanted, apart=True, own=own, watch=unwanted)
             except OSError as error:
                 return cannot_start(box, error)
             sessions.callback(session.close)

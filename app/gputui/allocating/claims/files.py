@@ -115,9 +115,9 @@ class Found(NamedTuple):
 _Fields = tuple[str, Place, int | None]
 """The fields of a `Found`; there may be many."""
 _Files = defaultdict[int | str | None, list[_Fields]]
-_LeftOut = set[tuple[str, str, int | None]]
-"""Of the files that are not opened, the device ("" of a ticket), the folder ("" if it is a user's) and the
-owner."""
+_LeftOut = dict[int | str | None, int]
+"""An owner of files that are not opened: of records in a user's folder by the hash of the device (others may
+choose tens of thousands of long names), of files in the folder of format 1 by that folder, else by None."""
 _ENDS = RECORD, TICKET
 
 
@@ -126,12 +126,11 @@ def _key(name: str) -> str:
 
 
 class Listing(NamedTuple):
-    """The names of the records and tickets to open; and the devices of the other records, each with one of
-    their owners."""
+    """The names of the records and tickets to open; and the owners of the others (`_LeftOut`)."""
 
     records: list[Found]
     tickets: list[Found]
-    unread: Mapping[str, int]
+    unread: Mapping[int | str | None, int]
 
 
 _seen: dict[str | None, tuple[float, Listing, Problems]] = {}
@@ -217,11 +216,10 @@ def listed(environ: Mapping[str, str], problems: Problems) -> Listing:
     if left_out:
         problems.ignored.append("too many records: devices of those that are not read count as claimed")
     # (Another user can move files of somebody to the folder of format 1. Files of nobody are no claims.)
-    for older in {folder for _, folder, uid in left_out if folder and uid is not None}:
+    for older in (each for each in left_out if isinstance(each, str)):
         problems.missing.append(f"some claims may be missing: there are too many files in {older}")
-    devices = {key: uid for key, folder, uid in left_out if key and not folder and uid is not None}
     records, tickets = ([Found(*each) for each in files if each[0].endswith(end)] for end in _ENDS)
-    return Listing(records, tickets, devices)
+    return Listing(records, tickets, left_out)
 
 
 def _shared(of_each: _Files, left_out: _LeftOut) -> _Files:
@@ -237,7 +235,12 @@ def _shared(of_each: _Files, left_out: _LeftOut) -> _Files:
                 theirs.sort()
             opened[who] += theirs[:share]
             for name, place, uid in theirs[share:]:
-                left_out.add((_key(name) * (end == RECORD), place.folder * (place.uid is None), uid))
+                what: int | str | None = None
+                if place.uid is not None and end == RECORD:
+                    what = hash(_key(name))
+                elif place.uid is None and uid is not None:
+                    what = place.folder
+                left_out[what] = uid or 0
             left -= min(share, len(theirs))
     return opened
 

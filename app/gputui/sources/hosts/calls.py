@@ -53,16 +53,15 @@ def ask(
     apart: bool = False,
     unwanted: threading.Event | None = None,
     most: int = MOST_BYTES,
-    private: bool = False,
 ) -> Answer:
     """Return the answer of one box; it includes any failure of the connection, and more than `most` bytes.
 
-    If the remote gputui is too old for the call, a copy of this one is sent and runs it. `views` and
-    `private` are those of `remote_script.command`, `apart` is Session's. Raise ValueError for words that
-    cannot be sent, and UnwantedError soon after `unwanted` is set: the connection has been closed then.
+    If the remote gputui is too old for the call, a copy of this one is sent and runs it. `views` is that of
+    `remote_script.command`, `apart` is Session's. Raise ValueError for words that cannot be sent, and
+    UnwantedError soon after `unwanted` is set: the connection has been closed then.
     """
 
-    options = {"tied": True, "views": views, "apart": apart, "watch": unwanted, "private": private}
+    options = {"tied": True, "views": views, "apart": apart, "watch": unwanted}
 
     def asked(own: bool) -> Answer:
         try:

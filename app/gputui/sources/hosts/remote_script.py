@@ -217,21 +217,20 @@ def command(
     marks: bool = True,
     own: bool = False,
     called: str = "",
-    private: bool = False,
 ) -> str:
     """Return the command for ssh that runs gputui with these words on the box.
 
-    words    the arguments of gputui
+    words    the arguments of gputui; those that `private_line` sends are on no command line
     digest   of the core that is sent where gputui is missing
     tied     end it when the connection ends, and interrupt it at a line of input; else gputui has the input
     marks    report the progress; not on a terminal, where an earlier call has looked for gputui
     views    where gputui cannot run, run nvidia-smi instead, repeatedly with `follows`
     own      run the core that is sent, even where an (older) gputui is installed
     called   the local name of the box: its messages name its jobs as they must be typed here
-    private  its input begins with a line of `private_line(words)`, and no command line has the words
 
     Raise ValueError for words that are too long for a command line.
     """
+    private = private_line(words)
     view = _VIEW.format(query=QUERY, again="sleep 2" if follows else "exit 0") if views else "tell none\n"
     script = _FIND.format(
         tell=f"printf '%s\\n' \"{MARK} $1\"" if marks else ":",
@@ -251,10 +250,11 @@ def command(
 
 
 def private_line(words: Sequence[str]) -> bytes:
-    """Return the line that sends the words of a private call. Raise ValueError."""
+    """Return the first line of input of a call that starts a command, which may hold secrets: the words; b""
+    for another call. Raise ValueError."""
+    if words[0] != "run" and "rerun" not in words[1:2]:
+        return b""
     line = json.dumps(words)
-    if any("\0" in word for word in words):
-        raise ValueError("an argument contains a NUL byte")
     if len(line) > MOST:
         raise ValueError("the command is too long to be sent")
     return line.encode() + b"\n"

@@ -106,11 +106,10 @@ class Session:
         views: bool = False,
         apart: bool = False,
         own: bool = False,
-        private: bool = False,
         connected: Callable[[], None] | None = None,
         watch: threading.Event | None = None,
     ) -> None:
-        """Start ssh. `tied`, `follows`, `views`, `own`, `private`: as in `remote_script.command`.
+        """Start ssh. `tied`, `follows`, `views`, `own`: as in `remote_script.command`.
 
         `apart`: in another process group, so that Ctrl-C does not reach it. `connected` is called once: when
         the login has reached the script, when the connect timeout is over (ssh itself has given up by then),
@@ -126,10 +125,11 @@ class Session:
         self._login_until = None if way.prompts else self._connects_until + LOGIN_WITHIN
         self._said = self._news = b""
         self._before, self._looked = b"", 0
-        self._private = private_line(words) if private else b""
-        there = command(words, digest(), tied, follows, views, own=own, called=alias, private=private)
+        self._private = private_line(words)
         self.process = subprocess.Popen(
-            ssh_argv(alias, there, way, child=True),
+            ssh_argv(
+                alias, command(words, digest(), tied, follows, views, own=own, called=alias), way, child=True
+            ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
