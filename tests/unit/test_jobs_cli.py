@@ -352,6 +352,14 @@ def test_show_says_what_a_job_is_and_with_command_how_to_start_it_again(call: Ca
     )
 
 
+def test_what_a_job_writes_into_its_own_record_does_not_reach_the_terminal(call: Call, desk: Desk) -> None:
+    job = ended(desk.start("true"))
+    (file,) = (each for each in job.folder.iterdir() if each.name == "job.json")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "line": "\x1b]0;x\x07\nid  b\u202e"}))
+    shown = call("jobs", "show", job.id).out
+    assert shown.replace("\n", "").isprintable() and "\nid  b" not in shown
+
+
 def test_the_command_that_starts_a_job_again_is_plain_text_that_a_shell_reads_as_it_was(
     call: Call, desk: Desk
 ) -> None:
