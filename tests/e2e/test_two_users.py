@@ -1586,7 +1586,7 @@ def test_what_is_not_opened_of_a_crowd_counts_as_claimed_and_costs_nothing(
 
     def look() -> int:
         opened = _seen("open", lambda path: path.endswith((".claim", ".ticket")))
-        found, problems = claims(os.environ)
+        found, problems = claims(os.environ, box.uuids)
         assert len(opened) <= MOST_READ + 2 and len(problems) == 1, (len(opened), problems)
         assert [(each.key, each.user in users.names.values()) for each in found] == [
             (box.uuids[0], True),
@@ -2219,6 +2219,30 @@ def test_no_result_has_the_rights_that_another_user_has_chosen(box: Box, users: 
             assert child.end() == 0, child.err
             facts = named.stat()
             assert (facts.st_uid, facts.st_mode & 0o7777) == (uid, 0o600 if private else 0o644)
+
+
+def test_no_result_is_written_to_a_file_or_pipe_of_another_user_s(box: Box, users: Users) -> None:
+    """He read the variables of an export, and the command lines of a recording."""
+    shared = box.folder / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+
+    def plant() -> int:
+        os.umask(0)
+        os.mkfifo(shared / "pipe")
+        os.mkfifo(shared / "pipe.csv")
+        (shared / "file").touch()
+        return 0
+
+    assert box.fork(plant, users.bob).end() == 0
+    for words in (
+        ("export", "--demo", "-n", "1", "--as", "sh", "-o", str(shared / "pipe"), "--", "true"),
+        ("record", "--demo", "--every", "1s", "-o", str(shared / "pipe.csv")),
+        ("record", "--demo", "--every", "1s", "-o", str(shared / "file")),
+    ):
+        status, out, said = box.call(*words, uid=users.ana)
+        assert status == 2 and not out and "another user" in said, said
+    assert (shared / "file").stat().st_size == 0
 
 
 def test_what_another_user_locks_keeps_no_setting_from_being_saved_and_nobody_from_quitting(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import threading
 from pathlib import Path
@@ -16,6 +17,7 @@ from gputui.requesting.launch_request import received
 from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.sources.hosts.reading import Reading
 from gputui.sources.hosts.ssh import Way
+from gputui.system.environment import WORDS
 from gputui.tui.controllers import box_nodes
 from gputui.tui.controllers.box_nodes import BoxNodes
 from gputui.tui.screens.nodes import NodesScreen
@@ -226,10 +228,10 @@ async def test_devices_that_vanish_are_deselected_and_a_box_that_dies_starts_not
 
 
 async def test_the_terminal_is_lent_to_the_line_that_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    lent: list[tuple[tuple[str, ...], str | None]] = []
+    lent: list[tuple[Launch, str | None]] = []
 
     def lend(launch: Launch, line: str | None = None) -> Returned:
-        lent.append((launch.argv, line))
+        lent.append((launch, line))
         return Returned("gputui done", True)
 
     async with session("idle", size=(200, 40)) as s:
@@ -239,11 +241,14 @@ async def test_the_terminal_is_lent_to_the_line_that_is_shown(monkeypatch: pytes
         await s.press("3", "enter")
         await s.press("r")
         assert [line for _, line in lent] == [line_of(page)] * 2
-        assert received(lent[0][0][-1]).words == [*called(page)[3:]]
+        # The command line is for everybody to read.
+        words = json.loads(lent[0][0].environment({})[WORDS])
+        assert received(words[-1]).words == [*called(page)[3:]] and words[-1] not in lent[0][0].argv
         # ssh may ask for what a box needs, in a terminal where a person sees the question.
         await s.press("end", "enter", ":ssh")
-        assert [argv[0] for argv, _ in lent[2:]] == ["ssh"] * 2
-        assert not any("BatchMode" in word for word in lent[2][0]) and lent[2][0][-2:] == ("shy", "true")
+        assert [launch.argv[0] for launch, _ in lent[2:]] == ["ssh"] * 2
+        argv = lent[2][0].argv
+        assert not any("BatchMode" in word for word in argv) and argv[-2:] == ("shy", "true")
 
 
 async def test_without_boxes_in_the_settings_it_says_so(

@@ -334,7 +334,28 @@ def test_a_folder_that_somebody_has_filled_takes_little_memory(box: Box) -> None
 
 
 @needs_root
-def test_a_crowd_s_records_of_other_devices_cost_little_more_than_their_names(box: Box) -> None:
+def test_a_crowd_that_makes_up_devices_costs_little_memory_and_its_claims_count(box: Box) -> None:
+    shared = box.make_folder()
+    for user in range(ANOTHER, ANOTHER + 20):
+        place = shared / f"gputui-claims.2.{user}"
+        place.mkdir()
+        for number in range(MOST_FILES):
+            (place / record_name(f"GPU-{number}-{user}{'a' * 70}", user)).touch(0o644)
+        os.chown(place, user, user)
+    tracemalloc.start()
+    try:
+        names = listed(box.environ, Problems())
+        assert tracemalloc.get_traced_memory()[1] < 2 * 2**20, "all their names take 3 MiB"
+    finally:
+        tracemalloc.stop()
+    known = {f"GPU-{number}-{ANOTHER}{'a' * 70}" for number in range(MOST_FILES)}
+    opened = {each.key for each in names.records}
+    found, _ = claims(box.environ, known | {"GPU-1-none"}, names)
+    assert {each.key for each in found} == known - opened
+
+
+@needs_root
+def test_a_crowd_s_records_of_other_devices_cost_little_time_and_memory(box: Box) -> None:
     """Each name was taken apart and sorted: `pick` beside 117 users with 512 each took six times as long."""
     shared = box.make_folder()
     for user in range(ANOTHER, ANOTHER + 40):
@@ -354,7 +375,13 @@ def test_a_crowd_s_records_of_other_devices_cost_little_more_than_their_names(bo
             if place.is_dir():
                 [entry.name for entry in os.scandir(place.path)]
 
-    names = listed(box.environ, Problems())
+    listed(box.environ, Problems())
+    tracemalloc.start()
+    try:
+        names = listed(box.environ, Problems())
+        assert tracemalloc.get_traced_memory()[1] < 1.5 * 2**20, "all their names take 3 MiB"
+    finally:
+        tracemalloc.stop()
     assert (len(names.records), len(names.unread)) == (MOST_READ, 40)
     # (In turns: a machine that is busy for a moment slows down both.)
     rounds = [(cost(lambda: listed(box.environ, Problems())), cost(entries)) for _ in range(10)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import json
 import os
@@ -24,11 +25,15 @@ from gputui import __version__
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import reason, state_and_reason
 from gputui.cli import completion
+from gputui.cli.main import main
+from gputui.cli.record import anonymous
 from gputui.cli.request_options import count, memory, percent
+from gputui.inventory.claim import Claim
 from gputui.inventory.device import Fault
 from gputui.inventory.document_reader import from_json
 from gputui.inventory.process import Ancestor
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.waiter import Waiter
 from gputui.sources.simulated.boxes import BOXES
 from gputui.vendors.nvidia.source import REMEDIES
 from messages import numbers, only_warning
@@ -489,6 +494,15 @@ def test_an_anonymous_recording_leaves_out_what_started_a_process(call: Call, tm
     assert "mira" not in call("record", "-", "--from", str(file), "--anonymous").out
 
 
+def test_an_anonymous_recording_does_not_name_agents() -> None:
+    claim = Claim("GPU-1-2", "ana", command="a.py", job="k3f9", client="ana-agent")
+    waiter = Waiter((1, "ana"), "ana", command="a.py", job="k3f9", client="ana-agent")
+    kept = anonymous(replace(box(gpu(0)), claims=(claim,), waiters=(waiter,)))
+    assert all(
+        (each.user, each.client, each.command) == ("?", None, None) for each in (*kept.claims, *kept.waiters)
+    )
+
+
 def test_a_recording_replaces_a_file_whole_and_leaves_nothing_behind(call: Call, tmp_path: Path) -> None:
     file = tmp_path / "box.json"
     file.write_text("old")
@@ -934,3 +948,19 @@ def test_a_line_for_a_shell_has_the_bytes_of_the_arguments_in_every_locale() -> 
 
 def test_a_word_after_demo_that_is_no_box_is_named(call: Call) -> None:
     assert "'python'" in call("pick", "--demo", "python").refused(2)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), SystemError("error return without exception set"), OSError(errno.ENOMEM, "no memory")],
+)
+def test_too_little_memory_is_a_message(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_words: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr("gputui.cli.dispatch.dispatch", fail)
+    assert main(["ls"]) == 1
+    said = capfd.readouterr()
+    assert not said.out and said.err.startswith("gputui: ") and said.err.count("\n") == 1

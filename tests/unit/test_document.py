@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ from gputui.sources.simulated.details import detailed
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
 from unit.builders import GIB, NOW, box, document, gpu, instance, job
+from unit.calling import Call
 
 MOMENTS = (0.0, 3.5, 12.0, 61.25)
 TOPOLOGIES = sorted((Path(__file__).parents[1] / "data" / "topologies").glob("*.txt"))
@@ -855,3 +859,29 @@ def test_an_instance_without_a_uuid_is_refused() -> None:
     broken["devices"][1]["uuid"] = None
     with pytest.raises(DocumentError, match="parent"):
         from_document(broken)
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths of the texts of a document."""
+    if isinstance(value, str):
+        yield path
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from _places(value[key], (*path, key))
+
+
+@pytest.mark.thorough
+def test_no_text_of_a_document_reaches_the_terminal_as_it_is(call: Call, tmp_path: Path) -> None:
+    """The name of a vendor did, from a recording and from another box."""
+    file = tmp_path / "box.json"
+    whole = json.loads(call("record", "-", "--demo", "shared").out)
+    kinds = {tuple("*" if isinstance(key, int) else key for key in path): path for path in _places(whole)}
+    assert len(kinds) > 20
+    for *path, last in kinds.values():
+        changed = copy.deepcopy(whole)
+        reduce(lambda value, key: value[key], path, changed)[last] = "\x1b[2J\u202e\nINJECTED\x9b"
+        file.write_text(json.dumps(changed))
+        for words in (["ls"], ["topo"], ["people"], ["queue"], ["metrics"]):
+            ended = call(*words, "--from", str(file))
+            said = ended.out + ended.err
+            assert not re.search("[\x1b\u202e\x9b]|^INJECTED", said, re.MULTILINE), (path, last, words)

@@ -25,6 +25,7 @@ from gputui.jobs.stop import stop
 from gputui.jobs.store import all_jobs
 from gputui.sources.simulated.spec import Task
 from messages import lines_of
+from unit.calling import Call
 from unit.claims_support import EIGHT, Box, Forked, until
 from unit.jobs_support import Gate, command, ended, gone, kill_supervisor
 
@@ -618,3 +619,9 @@ def test_a_line_of_a_file_that_needs_a_shell_is_refused(box: Box) -> None:
         assert (status, out) == (2, "") and "line 2" in said
     file.write_text("bash -c 'echo 1; echo 2'\necho 'a;b'\n")
     assert box.call("each", "-n", "1", "-q", "--from-file", str(file))[0] == 0
+
+
+def test_a_pipe_to_which_nobody_writes_has_no_task(tmp_path: Path, call: Call) -> None:
+    pipe = tmp_path / "tasks"
+    os.mkfifo(pipe)
+    call("each", "--demo", "-n", "1", "--from-file", str(pipe)).refused(2)

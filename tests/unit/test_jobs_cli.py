@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -372,6 +373,14 @@ def test_show_says_what_a_job_is_and_with_command_how_to_start_it_again(call: Ca
     assert call("jobs", "show", job.id, "--command").line == (
         "gputui run -n 2 --demo=dgx-1 --launcher python -- sh -c 'exit 3'"
     )
+
+
+def test_what_a_job_writes_into_its_own_record_does_not_reach_the_terminal(call: Call, desk: Desk) -> None:
+    job = ended(desk.start("true"))
+    (file,) = (each for each in job.folder.iterdir() if each.name == "job.json")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "line": "\x1b]0;x\x07\nid  b\u202e"}))
+    shown = call("jobs", "show", job.id).out
+    assert shown.replace("\n", "").isprintable() and "\nid  b" not in shown
 
 
 def test_the_command_that_starts_a_job_again_is_plain_text_that_a_shell_reads_as_it_was(

@@ -6,6 +6,7 @@ import csv
 import errno
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -373,3 +374,18 @@ def test_the_unit_starts_this_gputui_however_it_was_called(
     installed.touch(0o755)
     monkeypatch.setattr("sys.argv", [str(installed)])
     assert 'a \\"100%%\\" gputui" record --daemon' in call("config", "--unit").text
+
+
+def test_a_pipe_to_which_nobody_writes_is_not_waited_for(tmp_path: Path, call: Call) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    call("ls", "--from", str(pipe)).refused(3)
+
+
+def test_a_pipe_of_the_shell_is_waited_for(tmp_path: Path) -> None:
+    file = written(tmp_path, "jsonl", film(1))
+    words = f"{sys.executable} -m gputui ls --from <(read wait < go; cat {file.name})"
+    os.mkfifo(tmp_path / "go")
+    with subprocess.Popen(["bash", "-c", words], cwd=tmp_path, stdout=subprocess.PIPE) as shell:
+        (tmp_path / "go").write_text("go\n")
+        assert b"H100" in shell.communicate(timeout=60)[0] and shell.returncode == 0

@@ -20,8 +20,12 @@ import pytest
 
 from confinement import box_of_eight, needs_landlock, script
 from e2e.terminal import Terminal
+from gputui.allocating.device_request import DeviceRequest
 from gputui.inventory.job import Job
+from gputui.jobs.box_calls import start_detached
 from gputui.jobs.store import all_jobs
+from gputui.launching.launch_options import LaunchOptions
+from gputui.requesting.launch_request import LaunchRequest
 from simnvml import SimulatedNvml
 from ssh_boxes import PROGRAMS, SshBoxes
 from unit.builders import box, busy, gpu
@@ -495,3 +499,49 @@ def test_a_box_that_is_sent_gputui_runs_and_queues_as_any_other(
     script = tmp_path / "train.sh"
     script.write_text("echo from a script\n")
     assert remote.run("-n", "1", "--", "sh", str(script))[:2] == (0, b"from a script\n")
+
+
+def _noted(program: Path, notes: Path) -> None:
+    """Make the script `program` write its arguments to `notes` first."""
+    first, _, rest = program.read_text().partition("\n")
+    program.write_text(f'{first}\nprintf "%s\\n" "$*" >>{shlex.quote(str(notes))}\n{rest}')
+
+
+@pytest.mark.parametrize("how", ["alone", "detached", "rerun", "from the screen"])
+def test_no_command_line_here_or_there_has_a_variable_of_the_command(
+    boxes: SshBoxes, remote: Remote, tmp_path: Path, how: str
+) -> None:
+    ssh = tmp_path / "bin" / "ssh"
+    ssh.parent.mkdir()
+    ssh.write_text(f'#!/bin/sh\nexec {shlex.quote(str(boxes.path / "ssh"))} "$@"\n')
+    ssh.chmod(0o755)
+    remote.environ["PATH"] = f"{ssh.parent}:{remote.environ['PATH']}"
+    _noted(ssh, tmp_path / "here")
+    _noted(remote.home / "bin" / "gputui", tmp_path / "there")
+    variable, command = "HANDED=over-from-here", ("sh", "-c", 'echo "$HANDED" >given')
+    words = ("--env", variable, "--directory", str(remote.home), "-n", "1")
+    if how == "from the screen":
+        options = LaunchOptions(
+            command=command, directory=str(remote.home), additions=(("HANDED", "over-from-here"),)
+        )
+        said, good = start_detached(
+            remote.name, LaunchRequest(options, DeviceRequest(count=1)), remote.environ
+        )
+        assert good, said
+    elif how == "rerun":
+        status, out, said = remote.run(
+            "--detach", "-q", "--directory", str(remote.home), "-n", "1", "--", *command
+        )
+        assert status == 0, said
+        words = ("jobs", "rerun", out.decode().strip(), "--env", variable)
+        subprocess.run([*GPUTUI, *words], env=remote.environ, check=True, timeout=60)
+    else:
+        more = ("--detach",) if how == "detached" else ()
+        with remote.start(*more, *words, "--", *command) as process:
+            assert process.wait(60) == 0, process.stderr and process.stderr.read()
+    until(
+        lambda: (remote.home / "given").exists() and (remote.home / "given").read_text() == "over-from-here\n"
+    )
+    for side in ("here", "there"):
+        seen = (tmp_path / side).read_text()
+        assert seen and "over-from-here" not in seen, seen

@@ -65,7 +65,8 @@ def _refuse_if_claimed() -> None:
     """Raise RequestError if somebody has a claim or waits: afterwards nobody would see it."""
     problems = folder.Problems()
     names = listed({}, problems)
-    if claims({}, None, names, problems)[0] or waiters({}, names.tickets) or problems.missing:
+    living = claims({}, None, names, problems)[0] or waiters({}, names.tickets)
+    if living or names.unread or problems.missing:
         raise RequestError(
             "somebody has claimed devices or waits (`gputui claims`, `gputui queue`), which nobody would see"
             " afterwards; set up when it has ended, or at the next boot: for an ordinary user,"

@@ -8,7 +8,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from gputui.allocating.device_request import DeviceRequest
@@ -44,6 +43,7 @@ from gputui.launching.shell_words import shell_syntax, split
 from gputui.requesting.launch_request import LaunchRequest, received
 from gputui.requesting.prepared_launch import PreparedLaunch
 from gputui.sources.source import Want
+from gputui.system.files import open_given
 
 STDIN = "-"
 _MOST_BYTES = MIB
@@ -279,7 +279,7 @@ def _tasks_of_file(name: str) -> tuple[tuple[str, ...], ...]:
         if name == STDIN:
             data = sys.stdin.buffer.read(_MOST_BYTES + 1) if sys.stdin is not None else b""
         else:
-            with Path(name).open("rb") as stream:
+            with open_given(name) as stream:
                 data = stream.read(_MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error

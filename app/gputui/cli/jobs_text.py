@@ -62,7 +62,7 @@ def facts(job: Job, box: Snapshot) -> list[str]:
         ("devices", on_devices(job, box).removeprefix("GPU ")),
         ("asked by", printable(job.client) if job.client else None),
         ("directory", quote(job.directory) if job.directory else None),
-        ("launch line", job.line),
+        ("launch line", printable(job.line)),
         *((moment, told[moment]) for moment in ("created", "started", "ended")),
         ("pid", str(job.command.pid) if job.command and not job.over else None),
         ("log", quote(str(job.log))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import os
 import sys
@@ -53,9 +54,21 @@ def _keep_standard_numbers() -> None:
             os.open(os.devnull, os.O_RDWR)
 
 
+def _own_words() -> list[str]:
+    """The arguments of this call: those on its command line, or those that are kept out of it."""
+    words = sys.argv[1:]
+    if words[1:] == ["--sent-words"]:
+        import json
+
+        from gputui.system.environment import WORDS
+
+        words = json.loads(os.environ.pop(WORDS, "[]"))
+    return words
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one call and return its exit status. `run`, and Enter on the screen, do not return."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = _own_words() if argv is None else list(argv)
     if words == ["--version"]:
         from gputui import __version__
 
@@ -77,3 +90,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 3
+    except (MemoryError, SystemError, OSError) as error:
+        # Without memory, a module of C may fail without a reason, and a folder of modules cannot be listed.
+        if isinstance(error, OSError) and error.errno != errno.ENOMEM:
+            raise
+        os.write(2, b"gputui: there is too little memory (`ulimit -v` and `ulimit -d` show the limits)\n")
+        return 1

@@ -165,22 +165,17 @@ def _counts(text: str) -> dict[str, int | None]:
 
 def _on(box: str, call: _Call) -> int:
     how, dry_run = _with_prompts(), call.args.dry_run
-    if call.args.detach and not dry_run:
-        return _tell_started(
-            _asked_to_start(box, call.words("--detach"), how), call.args.quiet, call.args.json
-        )
+    if (call.args.detach or on_a_terminal()) and not dry_run:
+        # A terminal can send no words that its ssh does not show (`ps`): the job is started before.
+        return _followed(_asked_to_start(box, call.words("--detach"), how), call.args, how)
     own = _reached(box, how, call.starting_nothing)
     # A dry run also prints the launch line of a job.
-    return _shown(box, call.words("--detach" if dry_run else "--attach"), how, own, not dry_run)
+    return _shown(box, call.words("--detach" if dry_run else "--attach"), how, own)
 
 
 def _on_the_best(call: _Call) -> int:
     """Start on the best box of the settings. Where another user took its devices after the question, try the
-    next best box, and each box once. Raises NotEnoughError where none is left.
-
-    One call starts the job and another follows it. The status of a call that does both could not distinguish
-    a box with too few devices (4) from a command that ends with that status and must not start twice.
-    """
+    next best box, and each box once. Raises NotEnoughError where none is left."""
     args, how = call.args, way()
     boxes = [picked.box for picked in ranked(all_boxes(), _picking(call.asked))]
     say(f"on {boxes[0]}")
@@ -193,6 +188,12 @@ def _on_the_best(call: _Call) -> int:
             tried = f"; tried {', '.join(boxes)}" if len(boxes) > 1 else ""
             raise NotEnoughError(f"{why}{tried}")
         say(f"on {next_best}, because {why}")
+    return _followed(answer, args, how)
+
+
+def _followed(answer: Answer, args: argparse.Namespace, how: Way) -> int:
+    """Print a dry run, or follow the job that a call has started, unless it is detached. Returns the
+    status."""
     if answer.status is None or (args.detach and not args.dry_run):
         return _tell_started(answer, args.quiet, args.json)
     _tell_said(answer, args.quiet or args.dry_run)
@@ -203,7 +204,10 @@ def _on_the_best(call: _Call) -> int:
     if not args.quiet:
         say_how_to_come_back([job])
     try:
-        return _shown(box, ("jobs", "attach", job.partition(":")[2]), how, answer.own, True)
+        call = ("jobs", "attach", job.partition(":")[2])
+        if on_a_terminal():
+            _become_ssh(answer.alias, call, how, answer.own)
+        return _shown(answer.alias, call, how, answer.own)
     except NoSourceError as error:
         say(f"{error}; the job keeps running: `gputui jobs attach {job}` returns to it")
         return LOST
@@ -240,8 +244,9 @@ def act(action: str, ids: Sequence[str], words: Sequence[str], jobs: Stored) -> 
             status = _tell_started(_asked_to_start(box, call, how), as_json="--json" in call)
         else:
             follows = action == "attach"
-            own = follows and on_a_terminal() and _reached(box, how)
-            status = _shown(box, call, how, own, follows, to_job=follows)
+            if follows and on_a_terminal():
+                _become_ssh(box, call, how, _reached(box, how))
+            status = _shown(box, call, how, to_job=follows)
         if status != DONE:
             break
     return status
@@ -353,11 +358,9 @@ def _job_id(said: bytes) -> str | None:
         return None
 
 
-def _shown(box: str, call: Sequence[str], how: Way, own: bool, in_terminal: bool, to_job: bool = True) -> int:
+def _shown(box: str, call: Sequence[str], how: Way, own: bool = False, to_job: bool = True) -> int:
     """Run a call there with its output and status as ours. Ctrl-C is forwarded to a call `to_job`, and ends
     any other call. Raises NoSourceError."""
-    if in_terminal and on_a_terminal():
-        _become_ssh(box, call, how, own)
     try:
         session = Session(box, call, how, tied=True, apart=True, own=own)
     except OSError as error:

@@ -141,8 +141,8 @@ def _rules() -> Rules:
 
 
 def anonymous(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot without the names of the machine, of users and of containers, and without command
-    lines."""
+    """Return the snapshot without command lines and the names of the machine, of users, of agents and of
+    containers."""
     return replace(
         snapshot,
         host=replace(snapshot.host, name=None),
@@ -150,8 +150,12 @@ def anonymous(snapshot: Snapshot) -> Snapshot:
             replace(d, processes=tuple(map(_nobodys, d.processes))) if d.processes else d
             for d in snapshot.devices
         ),
-        claims=tuple(replace(claim, user="?", command=None, job=None) for claim in snapshot.claims),
-        waiters=tuple(replace(each, user="?", command=None, job=None) for each in snapshot.waiters),
+        claims=tuple(
+            replace(each, user="?", command=None, job=None, client=None) for each in snapshot.claims
+        ),
+        waiters=tuple(
+            replace(each, user="?", command=None, job=None, client=None) for each in snapshot.waiters
+        ),
     )
 
 

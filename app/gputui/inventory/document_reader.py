@@ -28,6 +28,7 @@ _WITHOUT_REFERENCES = 2
 """The version of marshal that writes equal values of equal types as the same bytes."""
 
 _UUID = re.compile(UUID)
+_VENDOR = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}", re.ASCII | re.IGNORECASE)
 _BUS_ID = re.compile(r"[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-9A-F]")
 """The bus id of the GPU of a partition; a MIG instance has its GPU's UUID in the same field."""
 
@@ -129,7 +130,8 @@ def _waiters(rows: tuple[Json, ...]) -> tuple[Waiter, ...]:
 
 
 def _check_family(devices: tuple[Device, ...]) -> None:
-    """Check that UUIDs can be put into a list, and that each instance is listed once, after its GPU."""
+    """Check that UUIDs and names of vendors can be put into a list, and that each instance is listed once,
+    after its GPU."""
     whole: set[str] = set()
     places: set[tuple[str, str | None, int]] = set()
     for place, device in enumerate(devices):
@@ -137,6 +139,8 @@ def _check_family(devices: tuple[Device, ...]) -> None:
             raise DocumentError("expected a UUID (GPU-…, MIG-…)", "devices", place, "uuid")
         if not device.uuid_usable and device.pci_bus_id and not _BUS_ID.fullmatch(device.pci_bus_id):
             raise DocumentError("expected a bus id (00000000:57:00.0)", "devices", place, "pci_bus_id")
+        if not _VENDOR.fullmatch(device.vendor):
+            raise DocumentError("expected the name of a vendor", "devices", place, "vendor")
         if device.parent is None:
             whole.add(device.uuid)
         elif device.parent not in whole or not device.uuid:

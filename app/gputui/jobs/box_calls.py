@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Sequence
 
 from gputui.inventory.formatting import printable
 from gputui.jobs.own_call import this_gputui
+from gputui.launching.launch import Launch
 from gputui.launching.quoting import quote
 from gputui.requesting.launch_request import LaunchRequest, sent
+from gputui.system.environment import SENT_WORDS, WORDS
 from gputui.vendors.visibility import Environ
 
 _LINES = 1000
@@ -25,22 +28,24 @@ def line_on(box: str, request: LaunchRequest) -> str:
     return line(("run", "--on", box, *request.words))
 
 
-def words_on(box: str, request: LaunchRequest) -> tuple[str, ...]:
-    """The arguments of gputui that start the launch that `line_on` shows."""
-    return ("run", "--on", box, "--request", sent(request))
+def launch_on(box: str, request: LaunchRequest, *more: str) -> Launch:
+    """The call of gputui that starts the launch that `line_on` shows. Its words are not on its command line,
+    which others can read: the command or its variables may hold secrets."""
+    words = ("run", "--on", box, "--request", sent(request), *more)
+    return Launch(this_gputui(SENT_WORDS), changes=((WORDS, json.dumps(words)),))
 
 
 def start_detached(box: str, request: LaunchRequest, environ: Environ) -> tuple[str, bool]:
     """Start the launch with `--detach` and without a terminal, so that ssh cannot ask a question. Returns the
     outcome as a sentence, and whether the job runs."""
-    good, out, said = _called((*words_on(box, request), "--detach", "--quiet"), environ)
+    good, out, said = _called(launch_on(box, request, "--detach", "--quiet"), environ)
     return (f"job {out} started: `gputui jobs log -f {out}` follows it" if good else said), good
 
 
 def stop_there(job: str, environ: Environ) -> tuple[str, bool]:
     """Stop BOX:ID as `gputui jobs stop` does, and return the outcome as a sentence, and whether the job has
     been stopped. The call blocks until the job has ended."""
-    good, _, said = _called(("jobs", "stop", job), environ)
+    good, _, said = _called(Launch(this_gputui(("jobs", "stop", job))), environ)
     return said, good
 
 
@@ -49,15 +54,15 @@ def follow_words(job: str) -> tuple[str, ...]:
     return ("jobs", "log", "-f", "-n", str(_LINES), job)
 
 
-def _called(words: Sequence[str], environ: Environ) -> tuple[bool, str, str]:
+def _called(call: Launch, environ: Environ) -> tuple[bool, str, str]:
     """Call gputui without a terminal: whether its status is 0, its output, and the last line of its
     stderr."""
     try:
         ended = subprocess.run(
-            this_gputui(words),
+            call.argv,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            env=dict(environ),
+            env=call.environment(environ),
             check=False,
             # A Ctrl-C for a command that has our terminal must not reach this call.
             start_new_session=True,

@@ -29,6 +29,7 @@ from gputui.inventory.typed_json import DocumentError, loads_of_others
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.source import NoSourceError, Want
+from gputui.system.files import open_given
 
 _MOST_ROW = 1 << 20
 """The most bytes of a device's line in a CSV file."""
@@ -50,7 +51,7 @@ class RecordedSource:
         if self._snapshot is not None:
             return
         try:
-            stream = sys.stdin.buffer if self.file == "-" else Path(self.file).open("rb")  # noqa: SIM115
+            stream = sys.stdin.buffer if self.file == "-" else open_given(self.file)
             text = stream.readline(MOST_BYTES + 1).removeprefix(BOM_UTF8)
             if is_heading(text):
                 lines = chain((text,), _lines(stream, _MOST_ROW))

@@ -15,6 +15,14 @@ CALLED = "GPUTUI_CALLED"
 """Set for a call that comes from another machine over ssh: the name of this box there (`gpu1`)."""
 
 
+WORDS = "GPUTUI_WORDS"
+"""The arguments of a call that may hold secrets, as JSON: others can read a command line, but not the
+environment of a process."""
+SENT_WORDS = ("run", "--sent-words")
+"""The command line of such a call. A gputui that does not read WORDS refuses the option, as one that is too
+old."""
+
+
 def called(environ: Mapping[str, str]) -> str | None:
     """Return the name of this box where the call was typed; None where it was typed here."""
     return environ.get(CALLED) or None

@@ -227,9 +227,35 @@ def write_result(file: Path, data: bytes, private: bool = False) -> None:
     _replace(file, data, mode)
 
 
+def open_given(file: str) -> BinaryIO:
+    """Return a stream from a file that the user named, or a pipe of the shell (`<(…)`). Raise OSError.
+
+    A pipe to which nobody writes has ended: to wait for a writer could have no end.
+    """
+    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(handle, True)
+    return os.fdopen(handle, "rb")
+
+
 def open_result(file: Path) -> BinaryIO:
-    """Return a stream to a file that the user named, as `>` in a shell opens it. Raise OSError."""
-    return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _no_link(file), 0o666), "wb")
+    """Return a stream to a new or empty file, a pipe or a device that the user named. Raise OSError, also
+    where another user could read what is written."""
+    with contextlib.suppress(FileNotFoundError):
+        # (To open a pipe may have no end.)
+        _refuse_another_s(file.stat())
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | _no_link(file), 0o666)
+    try:
+        _refuse_another_s(os.fstat(handle))
+    except OSError:
+        os.close(handle)
+        raise
+    return os.fdopen(handle, "wb")
+
+
+def _refuse_another_s(facts: os.stat_result) -> None:
+    is_kept = stat.S_ISREG(facts.st_mode) or stat.S_ISFIFO(facts.st_mode)
+    if is_kept and not is_trusted(facts.st_uid):
+        raise NotPrivateError("another user has made it, and could read what is written")
 
 
 def _no_link(file: Path) -> int:

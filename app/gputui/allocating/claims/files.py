@@ -15,8 +15,8 @@ import re
 import stat
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from itertools import islice, repeat, starmap
+from collections.abc import Mapping
+from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputui.allocating.claims.folder import RECORD, TICKET, VARIABLE, Place, Problems, places
@@ -52,6 +52,9 @@ MOST_SECONDS = 0.05
 """The CPU seconds after which a look opens no more records of other persons, and no more tickets. A file may
 have 16 KiB of JSON, and anybody can lock thousands of parts of it for reading, all of which the kernel goes
 through for each look at it."""
+
+_MOST_KEPT = 4 * MOST_READ
+"""The names that a listing adds before it leaves out those that are not opened."""
 
 TOKEN = "[0-9a-f]{32}"
 """The pattern of the tokens that `new_token` makes."""
@@ -113,6 +116,11 @@ class Found(NamedTuple):
 
 _Fields = tuple[str, Place, int | None]
 """The fields of a `Found`; there may be many."""
+_Files = defaultdict[int | str | None, list[_Fields]]
+_LeftOut = dict[int | str | None, int]
+"""An owner of files that are not opened: of records in a user's folder by the hash of the device (others may
+choose tens of thousands of long names), of files in the folder of format 1 by that folder, else by None."""
+_ENDS = RECORD, TICKET
 
 
 def _key(name: str) -> str:
@@ -120,12 +128,11 @@ def _key(name: str) -> str:
 
 
 class Listing(NamedTuple):
-    """The names of the records and tickets to open; and the devices of the other records, each with one of
-    their owners."""
+    """The names of the records and tickets to open; and the owners of the others (`_LeftOut`)."""
 
     records: list[Found]
     tickets: list[Found]
-    unread: Mapping[str, int]
+    unread: Mapping[int | str | None, int]
 
 
 _seen: dict[str | None, tuple[float, Listing, Problems]] = {}
@@ -175,8 +182,8 @@ def listed(environ: Environ, problems: Problems) -> Listing:
     """List the folders of all users. Problems, and how much is left out because there is too much, are added
     to `problems`."""
     persons, folders = Persons(), dict[int | None, str]()
-    of_each: defaultdict[int | str | None, list[_Fields]] = defaultdict(list)
-    read = Counter[int | str]()
+    me, own, others, left_out = persons.of(os.geteuid()), list[_Fields](), _Files(list), _LeftOut()
+    read, sizes, kept = Counter[int | str](), Counter[int | str](), 0
     for place in places(environ, problems):
         try:
             if place.uid is None:
@@ -184,7 +191,7 @@ def listed(environ: Environ, problems: Problems) -> Listing:
                     uid = _owner(f"{place.folder}/{name}")
                     # (A file that is also in its user's own folder says the same there.)
                     if uid not in folders or not os.path.lexists(f"{folders[uid]}/{name}"):
-                        of_each[None if uid is None else place.folder].append((name, place, uid))
+                        others[None if uid is None else place.folder].append((name, place, uid))
                 continue
             if place.uid != os.geteuid() and not is_unmapped(place.uid):
                 # (A user whose number is not known here may be anybody.)
@@ -197,42 +204,47 @@ def listed(environ: Environ, problems: Problems) -> Listing:
             if read[who] > _MOST_FOLDERS:
                 place.told.append(f"some claims are ignored: too many folders of one person: {place.folder}")
                 continue
-            theirs = of_each[who]
-            left = max(0, MOST_FILES - len(theirs))
-            theirs += zip(_names(place, left), repeat(place), repeat(place.uid))
+            names = _names(place, MOST_FILES - sizes[who])
+            sizes[who] += len(names)
+            theirs = own if who == me else others[who]
+            theirs += zip(names, repeat(place), repeat(place.uid))
+            kept += len(names)
+            if kept > _MOST_KEPT:
+                others, kept = _shared(others, left_out), 0
         except OSError as error:
             told = problems.missing if error.errno in _SHORT else place.told
             told.append(f"claims cannot be read: {place.folder}: {error.strerror}")
-    own = of_each.pop(persons.of(os.geteuid()), [])
-    records, unread = _shared(own, of_each.values(), RECORD)
-    tickets, late = _shared(own, of_each.values(), TICKET)
-    if unread or late:
-        more = f"{len(unread) + len(late)} records are not read"
-        problems.ignored.append(f"{more}, as there are too many: devices that they claim count as claimed")
+    files = [*own, *chain(*_shared(others, left_out).values())]
+    if left_out:
+        problems.ignored.append("too many records: devices of those that are not read count as claimed")
     # (Another user can move files of somebody to the folder of format 1. Files of nobody are no claims.)
-    cut = {each.folder: each for _, each, uid in (*unread, *late) if each.uid is None and uid is not None}
-    for older in cut.values():
-        older.told.append(f"some claims may be missing: there are too many files in {older.folder}")
-    devices = {_key(name): place.uid for name, place, _ in unread if place.uid is not None}
-    return Listing(records, tickets, devices)
+    for older in (each for each in left_out if isinstance(each, str)):
+        problems.missing.append(f"some claims may be missing: there are too many files in {older}")
+    records, tickets = ([Found(*each) for each in files if each[0].endswith(end)] for end in _ENDS)
+    return Listing(records, tickets, left_out)
 
 
-def _shared(
-    own: Iterable[_Fields], others: Iterable[list[_Fields]], end: str
-) -> tuple[list[Found], list[_Fields]]:
-    """Return the files with this suffix that are opened, and those that are not: see `MOST_READ`."""
-    read, unread = [each for each in own if each[0].endswith(end)], list[_Fields]()
-    alike = [[each for each in theirs if each[0].endswith(end)] for theirs in others]
-    left = MOST_READ
-    for number, theirs in enumerate(sorted(alike, key=len)):
-        share = left // (len(alike) - number)
-        if len(theirs) > share:
-            # (Tickets of one user are then in the order of drawing.)
-            theirs.sort()
-        read += theirs[:share]
-        unread += theirs[share:]
-        left -= min(share, len(theirs))
-    return list(starmap(Found, read)), unread
+def _shared(of_each: _Files, left_out: _LeftOut) -> _Files:
+    """Return the files that are opened, and add the others to `left_out`: see `MOST_READ`."""
+    opened = _Files(list)
+    for end in _ENDS:
+        alike = [(who, [each for each in files if each[0].endswith(end)]) for who, files in of_each.items()]
+        left = MOST_READ
+        for number, (who, theirs) in enumerate(sorted(alike, key=lambda each: len(each[1]))):
+            share = left // (len(alike) - number)
+            if len(theirs) > share:
+                # (Tickets of one user are then in the order of drawing.)
+                theirs.sort()
+            opened[who] += theirs[:share]
+            for name, place, uid in theirs[share:]:
+                what: int | str | None = None
+                if place.uid is not None and end == RECORD:
+                    what = hash(_key(name))
+                elif place.uid is None and uid is not None:
+                    what = place.folder
+                left_out[what] = uid or 0
+            left -= min(share, len(theirs))
+    return opened
 
 
 def _names(place: Place, most: int) -> list[str]:

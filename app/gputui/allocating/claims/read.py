@@ -107,16 +107,16 @@ def records(
     added to `problems`. `names` is what has been listed already, with these `problems`.
 
     Our own records are returned for each format, and so are those of a user who has another number here. A
-    record that is not opened counts as alive.
+    record that is not opened counts as alive; without `keys` it cannot be named.
     """
     names = names or listed(environ, problems)
-    unread, spent = {**names.unread}, Spent()
+    late, spent = dict[str, int](), Spent()
     for each in names.records:
         if keys is not None and each.key not in keys and each.uid != os.geteuid():
             continue
         if spent.is_too_much(each):
             if each.uid is not None:
-                unread[each.key] = each.uid
+                late[each.key] = each.uid
             continue
         try:
             record = _alive(each)
@@ -127,8 +127,9 @@ def records(
         else:
             if record:
                 yield record
-    for key, uid in unread.items():
-        if keys is None or key in keys:
+    for key in (late if keys is None else keys) if late or names.unread else ():
+        uid = late.get(key, names.unread.get(hash(key)))
+        if uid is not None:
             from gputui.inventory.claim import Claim
 
             yield Record(Claim(key, user_name(uid)), (0, 0), True, "")

@@ -8,6 +8,7 @@ over. A .bashrc may print before it.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from typing import Literal
 from gputui.sources.hosts.nvidia_smi import QUERY
 from gputui.sources.hosts.sent_core import NAMES, START
 from gputui.system import trust
-from gputui.system.environment import CALLED
+from gputui.system.environment import CALLED, SENT_WORDS, WORDS
 
 MARK = "gputui-hosts:"
 Mode = Literal["run", "send", "nvidia-smi", "none"]
@@ -161,13 +162,20 @@ tell there
 program=
 if find_gputui; then
   tell run
-  {run}
+  {receive}{run}
 fi
 {otherwise}
 exit 3
 """
 
 _BECOME = 'become_gputui "$@"'
+
+_RECEIVE = f"""\
+IFS= read -r {WORDS}
+  [ "${WORDS}" ] || exit 130
+  export {WORDS}
+  """
+"""Without words, somebody has pressed Ctrl-C, or the other side is gone: nothing starts."""
 
 _TIED = """\
 exec 3<&0
@@ -212,7 +220,7 @@ def command(
 ) -> str:
     """Return the command for ssh that runs gputui with these words on the box.
 
-    words    the arguments of gputui
+    words    the arguments of gputui; those that `private_line` sends are on no command line
     digest   of the core that is sent where gputui is missing
     tied     end it when the connection ends, and interrupt it at a line of input; else gputui has the input
     marks    report the progress; not on a terminal, where an earlier call has looked for gputui
@@ -222,6 +230,7 @@ def command(
 
     Raise ValueError for words that are too long for a command line.
     """
+    private = private_line(words)
     view = _VIEW.format(query=QUERY, again="sleep 2" if follows else "exit 0") if views else "tell none\n"
     script = _FIND.format(
         tell=f"printf '%s\\n' \"{MARK} $1\"" if marks else ":",
@@ -231,11 +240,24 @@ def command(
         send=shlex.quote(f"{MARK} send" if marks else ""),
         unsafe=_UNSAFE,
         installed="false" if own else "true",
+        receive=_RECEIVE if private else "",
         run=_TIED if tied else _BECOME,
         otherwise=view,
     )
     name = f"{CALLED}={shlex.quote(called)}\nexport {CALLED}\n" if called else ""
-    return in_any_shell(f"{name}set -- {' '.join(map(shlex.quote, words))}\n{script}")
+    shown = SENT_WORDS if private else words
+    return in_any_shell(f"{name}set -- {' '.join(map(shlex.quote, shown))}\n{script}")
+
+
+def private_line(words: Sequence[str]) -> bytes:
+    """Return the first line of input of a call that starts a command, which may hold secrets: the words; b""
+    for another call. Raise ValueError."""
+    if words[0] != "run" and "rerun" not in words[1:2]:
+        return b""
+    line = json.dumps(words)
+    if len(line) > MOST:
+        raise ValueError("the command is too long to be sent")
+    return line.encode() + b"\n"
 
 
 def in_any_shell(script: str) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.sources.hosts.left_behind import end_with_us, has_ended
-from gputui.sources.hosts.remote_script import MARK, MODES, Mode, command
+from gputui.sources.hosts.remote_script import MARK, MODES, Mode, command, private_line
 from gputui.sources.hosts.sent_core import digest, zipped
 from gputui.sources.hosts.ssh import LOST, Trouble, Way, ssh_argv, trouble_of
 
@@ -125,6 +125,7 @@ class Session:
         self._login_until = None if way.prompts else self._connects_until + LOGIN_WITHIN
         self._said = self._news = b""
         self._before, self._looked = b"", 0
+        self._private = private_line(words)
         self.process = subprocess.Popen(
             ssh_argv(
                 alias, command(words, digest(), tied, follows, views, own=own, called=alias), way, child=True
@@ -238,6 +239,8 @@ class Session:
         if mode == "send" and self.mode is None:
             core = zipped()
             self._unsent.append(b"%d\n" % len(core) + core)
+        elif mode == "run" and self._private:
+            self._unsent.append(self._private)
         self.mode = mode
 
     def _give_up(self, why: Trouble) -> None:

@@ -19,7 +19,7 @@ from gputui.inventory.formatting import counted
 from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
-from gputui.jobs.box_calls import follow_words, line, line_on, start_detached, stop_there, words_on
+from gputui.jobs.box_calls import follow_words, launch_on, line, line_on, start_detached, stop_there
 from gputui.jobs.own_call import this_gputui
 from gputui.launching.launch import Launch
 from gputui.requesting.launch_request import LaunchRequest
@@ -334,7 +334,7 @@ class BoxNodes(Nodes[LaunchRequest]):
         if detached:
             self._detach(box, request)
         else:
-            self._in_terminal(Launch(this_gputui(words_on(box, request))), self.line(request), box)
+            self._in_terminal(launch_on(box, request), self.line(request), box)
 
     def _detach(self, box: str, request: LaunchRequest) -> None:
         keys = self._selected.selection

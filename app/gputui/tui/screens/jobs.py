@@ -8,6 +8,7 @@ from functools import partial
 
 from textual import events
 
+from gputui.inventory.formatting import printable
 from gputui.inventory.job import Job, JobError, place_in_list
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.log_screen import Tail
@@ -354,4 +355,4 @@ class JobsScreen(JobsPage):
     def action_copy(self) -> None:
         job = self.actionable()
         if job is not None:
-            self._copy_text(job.line)
+            self._copy_text(printable(job.line))
