@@ -1099,3 +1099,8 @@ def test_the_table_in_the_documentation_is_the_one_that_is_shown(call: Call) -> 
     page = (Path(__file__).parents[2] / "docs" / "planning.md").read_text()
     typed, shown = re.search(r"```sh\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL).groups()  # type: ignore[union-attr]
     assert call(*shlex.split(typed)[1:]).out == shown
+
+
+def test_where_auto_finds_too_few_the_host_memory_that_would_do_is_said(call: Call) -> None:
+    said = call("pick", "-n", "auto", "--parameters", "7B", "--demo", "rtx3090").refused(4)
+    assert "host memory (zero3-offload)" in said
