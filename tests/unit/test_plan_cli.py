@@ -691,6 +691,30 @@ def test_a_proof_by_a_python_that_cannot_is_a_failed_check(call: Call, models: P
     assert any(line.startswith("warning: ") for line in lines_of(ended.err))
 
 
+@pytest.mark.parametrize(("parameters", "status"), [(124_439_808, 0), (124_000_000, 5)])
+def test_a_proof_is_a_table_of_both_counts(call: Call, models: Path, parameters: int, status: int) -> None:
+    answer = {
+        "versions": {"transformers": "5.23.0"},
+        "architecture": "GPT2LMHeadModel",
+        "parameters": parameters,
+        "largest_layer": 38_597_376,
+        "wrap_class": "GPT2Block",
+        "blocks": 12,
+        "largest_block": 7_087_872,
+    }
+    (models / "model.json").write_text(json.dumps(answer))
+    missing = "ModuleNotFoundError: No module named 'deepspeed'"
+    lacks = (f'echo "{missing}" > "$2/{part}.error"\n' for part in ("estimates", "tracked"))
+    python = models / "python"
+    python.write_text(f'#!/bin/sh\ncp {models}/model.json "$2"\n{"".join(lacks)}')
+    python.chmod(0o755)
+    ended = call("plan", "gpt2", "--demo", "-n", "2", "--prove", "--python", str(python))
+    cells = {line.split()[0]: line.split()[1:] for line in ended.out.splitlines() if line.strip()}
+    assert ended.status == status and cells["CLOSED"] == ["FORM", "THAT", "PYTHON", "DIFFERENCE"]
+    assert cells["largest_layer"] == ["38,597,376", "38,597,376", "equal"]
+    assert cells["parameters"][:2] == ["124,439,808", f"{parameters:,}"]
+
+
 def test_a_model_is_looked_up_in_the_cache_that_the_command_will_have(call: Call, models: Path) -> None:
     snapshot = models / "home" / "hub" / "models--a--b" / "snapshots" / "0123abcd"
     snapshot.mkdir(parents=True)
@@ -1075,3 +1099,8 @@ def test_the_table_in_the_documentation_is_the_one_that_is_shown(call: Call) -> 
     page = (Path(__file__).parents[2] / "docs" / "planning.md").read_text()
     typed, shown = re.search(r"```sh\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL).groups()  # type: ignore[union-attr]
     assert call(*shlex.split(typed)[1:]).out == shown
+
+
+def test_where_auto_finds_too_few_the_host_memory_that_would_do_is_said(call: Call) -> None:
+    said = call("pick", "-n", "auto", "--parameters", "7B", "--demo", "rtx3090").refused(4)
+    assert "host memory (zero3-offload)" in said

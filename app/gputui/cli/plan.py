@@ -324,8 +324,8 @@ def _prove(
 ) -> int:
     """Show the model as the training's own Python reports it; status 5 where it counts other parameters."""
     from gputui.checking.check import SECONDS
-    from gputui.checking.plan_proof import Difference, differences, estimated, prove
-    from gputui.inventory.columns import Column, printed
+    from gputui.checking.plan_proof import differences, estimated, prove
+    from gputui.inventory.text_table import aligned
     from gputui.planning.memory import needed
     from gputui.planning.strategies import Strategy
     from gputui.system.environment import given_environment
@@ -352,18 +352,11 @@ def _prove(
     compared = differences(proof, closed)
     print()
     if compared:
-        columns: tuple[Column[Difference], ...] = (
-            Column("", lambda each: each.what),
-            Column("CLOSED FORM", lambda each: f"{each.closed:,}", right=True),
-            Column("THAT PYTHON", lambda each: f"{each.proved:,}", right=True),
-            Column(
-                "DIFFERENCE",
-                lambda each: "equal" if each.closed == each.proved else f"{each.share:+.1%}",
-                right=True,
-            ),
-        )
+        rows = [("", "CLOSED FORM", "THAT PYTHON", "DIFFERENCE")]
+        for what, ours, theirs, share in compared:
+            rows.append((what, f"{ours:,}", f"{theirs:,}", "equal" if ours == theirs else f"{share:+.1%}"))
         versions = ", ".join(f"{name} {version}" for name, version in proof.versions.items())
-        print("\n".join(printed(columns, compared)))
+        print("\n".join(aligned(rows, right=range(1, 4))))
         print_line(
             printable(f"  {proof.name}, by {versions}; peak: one device with AdamW, without its context")
         )
@@ -371,5 +364,5 @@ def _prove(
         say(f"note: {remark}")
     for problem in proof.problems:
         say(f"warning: {problem}")
-    counted = {each.what: each.share for each in compared}
-    return DONE if not proof.problems and not counted.get("parameters") else CHECK_FAILED
+    miscounted = any(each.what == "parameters" and each.share for each in compared)
+    return CHECK_FAILED if proof.problems or miscounted else DONE

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator
 
 from gputui.inventory.columns import Column, printed
 from gputui.inventory.formatting import GIB, UNKNOWN, printable, size
-from gputui.inventory.text_table import packed
+from gputui.inventory.text_table import aligned, packed
 from gputui.planning.answer import answer, device_words, work_words
 from gputui.planning.devices import PlannedDevices
-from gputui.planning.estimators import Estimate
 from gputui.planning.plan import Plan, Row, listed
 from gputui.planning.serving import Serving
 
@@ -61,7 +60,10 @@ def table_lines(plan: Plan, found: PlannedDevices, width: int | None, whole: boo
         if row.name == "dp":
             yield from ("", f"{row.name}: {row.what}")
     if plan.estimates:
-        yield from ("", *printed(_ESTIMATES, plan.estimates))
+        cells = [("DeepSpeed's estimates", "IN HOST MEMORY", "DEVICE", "HOST")]
+        for each in plan.estimates:
+            cells.append((f"zero{each.stage}", _OFFLOADS[each.offload], size(each.gpu), size(each.cpu)))
+        yield from ("", *aligned(cells, right=(2, 3)))
 
 
 def _name(row: Row) -> str:
@@ -126,14 +128,6 @@ _SERVED = (
 )
 _LEFT_OUT = {False: "N WEIGHTS GRADS OPTIM BUFFERS ACTIV FIXED SENT", True: "PEAK FIXED"}
 """The columns that the short form leaves out, by whether it is the plan of a server."""
-
-
-_ESTIMATES: tuple[Column[Estimate], ...] = (
-    Column("DeepSpeed's estimates", lambda each: f"zero{each.stage}"),
-    Column("IN HOST MEMORY", lambda each: _OFFLOADS[each.offload]),
-    Column("DEVICE", lambda each: size(each.gpu), right=True),
-    Column("HOST", lambda each: size(each.cpu), right=True),
-)
 
 
 def _indented(text: str, width: int | None) -> Iterator[str]:

@@ -143,25 +143,11 @@ def cluster_config(kind: str, processes: int, machines: int = 1, cpu: bool = Fal
     return config
 
 
-_USUAL: Mapping[str, Any] = {
-    "debug": False,
-    "downcast_bf16": "no",
-    "enable_cpu_affinity": False,
-    "main_training_function": "main",
-    "rdzv_backend": "static",
-    "same_network": True,
-    "tpu_env": [],
-    "tpu_use_cluster": False,
-    "tpu_use_sudo": False,
-}
-"""The other keys that `accelerate config` writes."""
-
-
 def accelerate_yaml(recipe: Recipe) -> str:
     """The configuration for `accelerate launch --config_file`, including DeepSpeed's settings."""
     import yaml
 
-    config = {**cluster_config(_kind(recipe), recipe.devices), **_USUAL}
+    config = cluster_config(_kind(recipe), recipe.devices)
     config["mixed_precision"] = _mixed_precision(recipe)
     if recipe.fsdp:
         config["fsdp_config"] = _fsdp_config(recipe)

@@ -87,8 +87,8 @@ class Row:
     layer     bytes of the largest layer, where that layer does not fit; else 0
     slow      whether links are slow for which it gathers weights, or for which it is a pipeline that does not
     serving   what the KV cache of a server holds; None for a training
-    change    the change that makes it fit where no remedy does, in words: of a server, or more memory of the
-              host; "" where there is none
+    change    what it needs besides these devices to fit, in words: a server's other options, or memory of the
+              host; "" where there is nothing
     """
 
     strategy: Strategy
@@ -130,7 +130,7 @@ class Row:
 
     @property
     def would_fit_with(self) -> str:
-        """The changes that make it fit, in words; "" where it fits, and where no changes suffice."""
+        """The changes that make it fit, in words; "" where none suffice."""
         words = [remedy.text for remedy in self.remedies or self.together]
         return listed(words, "or" if self.remedies else "and") if words else self.change
 
@@ -304,7 +304,7 @@ def _row(model: Model, workload: Workload, strategy: Strategy, box: Box, fixed: 
     gathered = slow and (strategy.gathers or not strategy.startable)
     if gathered and strategy.replicate > 1:
         gathered = not box.groups_are_direct(box.local)
-    change = f"{size(host)} of host memory" if host_lacks and margin is not None and margin >= 0 else ""
+    change = f"{size(host)} of host memory" if host and margin is not None and margin >= 0 else ""
     row = Row(
         strategy, bytes_of, fits, margin, moved, "", "", remedies, together, layer, gathered, change=change
     )

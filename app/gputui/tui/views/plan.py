@@ -79,7 +79,7 @@ def where(app_state: AppState, plan: Plan | None, found: PlannedDevices, width: 
     texts = [f" {name} {labels}: {found.how}"]
     if found.in_use:
         texts.append(f"{runs(app_state, found.in_use)} in use now")
-    texts += device_words(plan, found) if plan is not None else ()
+    texts += device_words(plan, found) if plan is not None else (found.names,)
     style = "dim" if found.how in ("selected", "free") else "warn"
     while len(texts) > 1 and cells_of(" · ".join(texts)) > width:
         texts.pop()
