@@ -36,7 +36,7 @@ from gputui.tui.controllers.pages import PageController
 from gputui.tui.controllers.plan import PlanController
 from gputui.tui.controllers.selection import SelectionController
 from gputui.tui.controllers.timelines import TimelineController
-from gputui.tui.layout import Layout, Part, has_rules, launch_room, lay_out
+from gputui.tui.layout import Layout, has_rules, launch_room, lay_out
 from gputui.tui.message_log import Message, MessageLog
 from gputui.tui.messages import NewReading, PastFound
 from gputui.tui.outcome import Outcome
@@ -45,7 +45,7 @@ from gputui.tui.remembered_files import RememberedFiles
 from gputui.tui.screens.page import Page, PageKeys
 from gputui.tui.theme import default_theme
 from gputui.tui.views.header import header
-from gputui.tui.views.launch import launch
+from gputui.tui.views.launch import launch, lines_wanted
 from gputui.tui.views.messages import message_line
 from gputui.tui.views.table import rows_of_table
 from gputui.tui.widgets.device_table import DeviceTable
@@ -128,8 +128,10 @@ class MainScreen(Screen[None]):
         self._below = 0
         """Lines of the selection and the launch line."""
         self._arranged: Layout | None = None
-        self._asked: tuple[object, list[Part], int] = None, [], 0
-        """Of the last layout: size, rows, filter, hidden panels; the panels' requests; lines below them."""
+        self._asked: tuple[object, list[str] | None] = None, None
+        """Of the last layout: size, rows, lines below, filter, hidden panels; the panels with content."""
+        self._whole = False
+        """Whether the box has been read as a whole: the first reading leaves out what takes long."""
         self._laid_out: Layout | None = None
         self._on_page: tuple[str, ...] = ()
         """The devices that the sampler reads in full for a page."""
@@ -144,8 +146,6 @@ class MainScreen(Screen[None]):
         self._log = MessageLog()
         self.page_action = ""
         """The action that opened the last page."""
-        self._first_began: float | None = None
-        """When the first reading began (`time.monotonic`)."""
         self._saved_screen, self._saving = app_state.screen, threading.Lock()
         self._saver: threading.Thread | None = None
         self._not_saved: str | None = None
@@ -498,9 +498,10 @@ class MainScreen(Screen[None]):
             pending = self.launch.take_reread(message.reading.began)
             rerun = self.reruns.take_reread(message.reading.began)
             app_state = self.app_state.with_snapshot(result)
+            self._whole = self._whole or not message.reading.first
             self.set_app_state(replace(app_state, timelines=self.timelines.after(result)))
             self.jobs.after_reading(before, result)
-            self._drop_kept_filter(message.reading.began)
+            self._drop_kept_filter()
             if rerun is not None:
                 self.reruns.start_or_ask(rerun)
             if pending is not None:
@@ -513,15 +514,14 @@ class MainScreen(Screen[None]):
         else:
             raise result
 
-    def _drop_kept_filter(self, began: float) -> None:
-        """Forget a filter of the settings that matches nothing in the second reading, the first full one."""
+    def _drop_kept_filter(self) -> None:
+        """Forget a filter of the settings that matches nothing in the first whole reading."""
         words = self.app_state.set_aside
-        if words and self._first_began not in (None, began):
+        if words and self._whole:
             # The filter stays in the settings: another box may have matching devices.
             self._saved_screen = self._saved_screen._replace(filter="")
             self.set_app_state(replace(self.app_state, set_aside=""))
             self.show_message(f"filter “{printable(words)}” matches nothing here: not applied", "warn")
-        self._first_began = self._first_began or began
 
     def on_past_found(self, message: PastFound) -> None:
         """Adopt the past from before this run, which has been read or computed."""
@@ -607,7 +607,7 @@ class MainScreen(Screen[None]):
             return
         self._settle_later()
         app_state, rules = self.app_state, has_rules(height)
-        room = launch_room(height, len(app_state.rows))
+        room = launch_room(height, len(app_state.rows), lines_wanted(app_state, width))
         self._selection_lines.show(app_state, rules)
         launch_lines = launch(app_state, width, room, asking=self._asking)
         self._launch_lines.draw_all(launch_lines)
@@ -654,18 +654,22 @@ class MainScreen(Screen[None]):
                 lines.refresh_lines(changed)
 
     def _layout(self) -> Layout:
-        """The layout for the present content. Within one frame, panels grow and do not shrink: a change
-        without a key must not move what the user looks at."""
+        """The layout for the present content. Panels keep their places until the terminal, the command, the
+        filter or the choice of panels changes; a panel that comes takes room from those that grow."""
         app_state, (width, height) = self.app_state, self.size
         rows, screen = rows_of_table(app_state), app_state.screen
-        frame = width, height, rows, screen.filter, frozenset(screen.hidden)
-        before = self._asked[1] if frame == self._asked[0] else []
-        asked = parts(app_state, width, before)
-        now = frame, asked, self._below
+        frame = width, height, rows, self._below, screen.filter, frozenset(screen.hidden)
+        before: dict[str, int] = {}
+        if self._laid_out is not None and frame == self._asked[0]:
+            before = dict(self._laid_out.heights)
+        asked = parts(app_state, width, before) if self._whole else None
+        now = frame, None if asked is None else [part.name for part in asked]
         if self._laid_out is None or now != self._asked:
             self._asked = now
-            kept = self._arranged if asked == before else None
-            self._laid_out = lay_out(width, height, rows, self._below, asked, kept)
+            wanted = [asked, parts(app_state, width) if before else asked]
+            found = [lay_out(width, height, rows, self._below, each) for each in wanted]
+            # Where the room is short, a panel that comes moves others rather than that one is left out.
+            self._laid_out = max(found, key=lambda layout: len(layout.heights))
         return self._laid_out
 
     @property
