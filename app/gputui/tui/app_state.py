@@ -57,6 +57,14 @@ Result = TypeVar("Result")
 
 NO_DEVICES = "no devices in this box: gputui doctor says what is missing, :nodes shows other boxes"
 
+ORDER_NAMES: dict[Order, str] = {
+    "best": "best for the links",
+    "given": "by index",
+    "fastest": "fastest first",
+    "emptiest": "emptiest first",
+}
+"""What the screen calls the orders of devices."""
+
 _NOT_READ = Snapshot(Host(), 0.0, ())
 
 
@@ -91,7 +99,11 @@ class Suggestion:
     def reason(self) -> str:
         """The same, and how many others there are."""
         count = len(self.alternatives)
-        return f"{self.index + 1} of {count} (:next set): {self.why}" if count > 1 else self.why
+        return (
+            f"{self.why}   (set {self.index + 1} of {count}: :next set shows another)"
+            if count > 1
+            else self.why
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,6 +413,10 @@ class AppState:
         """The app state with nothing selected."""
         return self._select(self.selection.clear())
 
+    def restored(self, selection: Selection) -> AppState:
+        """The app state with an earlier selection, without devices that have vanished."""
+        return self._select(selection.prune(self.box.by_key))
+
     def cpu_only(self) -> AppState:
         """The app state with no device, on purpose; if it was so already, undecided again."""
         return self._select(self.selection.toggle_cpu_only())
@@ -654,16 +670,18 @@ class AppState:
         """Put the selected devices in the next order: best, fastest, emptiest, the box's own."""
         from gputui.choosing.order import ORDERS
 
+        at = ORDERS.index(self.order) + 1 if self.order else 0
+        for order in (*ORDERS[at:], *ORDERS[:at]):
+            if len(self.selected) < 2 or self._ordered(order) != self.selection.keys:
+                return self.in_order(order)
+        return self, "every order is the same for these devices"
+
+    def in_order(self, order: Order) -> tuple[AppState, str | None]:
+        """Put the selected devices in this order."""
         if len(self.selected) < 2:
             return self, "an order needs two selected devices: space or 0-9 selects"
-        at = ORDERS.index(self.order) + 1 if self.order else 0
-        names = {"best": "best for the links", "given": "by index"}
-        for order in (*ORDERS[at:], *ORDERS[:at]):
-            keys = self._ordered(order)
-            if keys != self.selection.keys:
-                app_state = replace(self._select(Selection(keys)), order=order)
-                return app_state, f"order: {names.get(order, order + ' first')}"
-        return self, "every order is the same for these devices"
+        app_state = replace(self._select(Selection(self._ordered(order))), order=order)
+        return app_state, f"order: {ORDER_NAMES[order]}"
 
     def _ordered(self, order: Order) -> tuple[str, ...]:
         """The keys of the selected devices in the given order."""

@@ -62,9 +62,16 @@ def what_it_does(line: str, app_state: AppState) -> str:
     request = read_wait_request(line, app_state)
     waiters = app_state.snapshot.waiters if app_state.snapshot else ()
     place = place_in_line(request, waiters, app_state.snapshot)
+    # A number that was asked for in vain leaves the selection as it was.
+    other = request.count is not None and app_state.selected and not line.strip()
+    instead = (
+        f", not only for the selected {gpus([*map(app_state.box.label, app_state.selected)])}"
+        if other
+        else ""
+    )
     then = "" if app_state.label else " The command then runs in the background."
     return (
-        f"{'All busy. ' if app_state.is_full else ''}Wait for {_wanted(request.count, app_state)}?"
+        f"{'All busy. ' if app_state.is_full else ''}Wait for {_wanted(request.count, app_state)}{instead}?"
         f" You would be {place}.{then}"
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from gputui.allocating.settings import ScreenSettings
 from gputui.choosing.grouping import GroupingError, parse_request
+from gputui.choosing.selection import Selection
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
 from gputui.tui.actions import key_of
@@ -35,6 +36,8 @@ class SelectionController:
         self._divided: Device | None = None
         """The GPU with MIG instances whose number was just typed: the next digit is an instance's number."""
         self._stop_timer: Callable[[], object] = lambda: None
+        self.cleared = Selection()
+        """The selection that the last key has cleared."""
         self.after: Callable[[float, Callable[[], None]], Callable[[], object]] = self._on_timer
         """Calls a function after so many seconds, unless the returned function is called before."""
 
@@ -269,6 +272,18 @@ class SelectionController:
 
     def clear(self) -> None:
         self._view.set_app_state(self._view.app_state.clear())
+
+    def clear_or_restore(self) -> None:
+        """Clear the selection; where that was just done, restore it, in its order."""
+        app_state, before = self._view.app_state, self.cleared
+        self.cleared = app_state.selection
+        if app_state.selection.decided:
+            self.clear()
+            numbers = ",".join(map(app_state.box.label, app_state.selected))
+            words = f"cleared {numbers}: esc again restores it" if numbers else "no longer CPU only"
+            self._view.show_message(words, passing=True)
+        elif before.decided:
+            self._view.set_app_state(app_state.restored(before))
 
     def cpu_only(self) -> None:
         self._view.set_app_state(self._view.app_state.cpu_only())

@@ -21,6 +21,7 @@ from textual.containers import Container
 from textual.screen import Screen
 
 from gputui.allocating.settings import DEFAULT_INTERVAL, ScreenSettings, Settings, SettingsError, settings
+from gputui.choosing.selection import Selection
 from gputui.inventory.formatting import duration, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
@@ -250,6 +251,7 @@ class MainScreen(Screen[None]):
     def perform(self, action_id: str) -> None:
         """Perform one of the actions of `tui/actions.py`."""
         self.selection.finish_digits()
+        self.selection.cleared = Selection()
         if BY_ID[action_id].page:
             self.page_action = action_id
         self.handlers[action_id]()
@@ -280,16 +282,16 @@ class MainScreen(Screen[None]):
         self.press_digit(digit)
 
     def action_back(self) -> None:
-        """Undo the last of these: digits, a launch that is being checked, the filter, the selection."""
+        """Undo the last of these: digits, a launch that is being checked, the filter, the selection; or that
+        it was cleared just now."""
         if self.forget_digits():
             return
         if self.launch.cancel():
             self.show_message("nothing is started", passing=True)
         elif self.app_state.screen.filter:
             self.selection.end_filter()
-        elif self.app_state.selection.decided:
-            self.selection.clear()
-            self.show_message("selection cleared", passing=True)
+        else:
+            self.selection.clear_or_restore()
 
     def _move_page(self, by: int) -> None:
         self.selection.move_cursor(by * max(1, len(self._table.in_view) - 1))
@@ -383,10 +385,10 @@ class MainScreen(Screen[None]):
     def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
         """Push a screen over this one. A pending launch is cancelled."""
         self.launch.cancel()
-        self._asking = screen.has_class("tells-notes")
+        asks = screen.has_class("tells-notes")
 
         def closed(result: Result | None) -> None:
-            if self._asking:
+            if asks:
                 self._asking = False
                 self._draw()
             if answered is not None:
@@ -395,7 +397,8 @@ class MainScreen(Screen[None]):
             self.redraw_page()
 
         self.app.push_screen(screen, closed)
-        if self._asking:
+        if asks:
+            self._asking = True
             self._draw()
         self._read_details()
 
