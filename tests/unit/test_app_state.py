@@ -332,15 +332,6 @@ def test_nothing_is_set_until_the_devices_are_decided() -> None:
     assert with_selected(state, 1).launch.environment({})[VENDOR.visibility.variable] == "1"
 
 
-def test_launchers_and_ids_go_round() -> None:
-    state = app_state(options=LaunchOptions(("python", "train.py")))
-    seen = [state.launcher]
-    while (state := state.next_launcher()).launcher != seen[0]:
-        seen.append(state.launcher)
-    assert "torchrun" in seen
-    assert state.other_ids().options.ids == "uuid" and state.other_ids().other_ids().options.ids == "index"
-
-
 def test_warnings_name_devices_that_are_not_free_and_a_box_that_is_not_real() -> None:
     state = app_state(busy(FOUR[0]), *FOUR[1:], options=LaunchOptions(("true",)), label="demo: shared")
     assert state.warnings == ()

@@ -26,7 +26,6 @@ from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.tui.actions import key_of
-from gputui.tui.cycle import following
 from gputui.tui.device_rows import NOISY, listed
 from gputui.vendors.registry import (
     inherited,
@@ -737,17 +736,6 @@ class AppState:
         """The program that starts: the launcher, or the command's own program where there is no launcher."""
         plain = self.launcher == "python"
         return printable(self.options.command[0].rsplit("/", 1)[-1]) if plain else self.launcher
-
-    def next_launcher(self) -> AppState:
-        """Switch to the next launcher in the list."""
-        from gputui.launching.launchers import LAUNCHERS
-
-        return replace(self, options=replace(self.options, launcher=following(LAUNCHERS, self.launcher)))
-
-    def other_ids(self) -> AppState:
-        """Name devices by UUID instead of by index, or the reverse."""
-        ids = self.options.ids
-        return replace(self, options=replace(self.options, ids="index" if ids == "uuid" else "uuid"))
 
     def not_of_this_machine(self, what: str) -> str:
         """The message where devices, processes or jobs (`what`) belong to a demo or a recording."""

@@ -80,14 +80,13 @@ class Column:
 class Layout:
     """The main screen at one size.
 
-    header, rules, message   whether there is a header; rules over the sections; a line for messages
+    header, message          whether there is a header; a line for messages
     table                    lines of the device table, its heading included
     left                     the column below the table, of the same width; `beside` is to the right of both
     bottom                   the column below all of them, as wide as the terminal
     """
 
     header: bool
-    rules: bool
     message: bool
     table: int
     left: Column
@@ -103,12 +102,15 @@ class Layout:
 
 def launch_room(height: int, devices: int, wanted: int) -> LaunchRoom:
     """The room of the launch, whatever is selected: the lines that its launch line may take (`wanted`), and
-    some for notes, unless they would leave too few rows of the table."""
+    some for notes, unless they would take the last rows of a table that else is shown whole."""
     around = 7 if has_rules(height) else 5 if height >= _TINY else 3
     left = height - min(devices, _MOST_ROWS) - around
     kept = height - min(devices, _ROWS_KEPT if has_rules(height) else _ROWS_KEPT_SHORT) - around
     most = max(1, left, min(_LINES_KEPT, kept))
-    return LaunchRoom(min(most, wanted + (_NOTES if height >= _LOW else _NOTES_SHORT)), has_rules(height))
+    notes = _NOTES if height >= _LOW else _NOTES_SHORT
+    if wanted <= left:
+        notes = min(notes, left - wanted)
+    return LaunchRoom(min(most, wanted + notes), has_rules(height))
 
 
 def side_width(width: int) -> int:
@@ -137,7 +139,7 @@ def lay_out(width: int, height: int, devices: int, below: int, parts: Sequence[P
     room = max(1, height - below - 1 - header - message)
     table = min(devices + 1, room) if devices else room
     left_over = room - table
-    layout = partial(Layout, header, has_rules(height), message, table)
+    layout = partial(Layout, header, message, table)
     if width < WIDE or not devices:
         return layout(Column(width, _in_one_column(left_over, parts or ())))
     if parts is None:

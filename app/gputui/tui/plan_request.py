@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gputui.checking.trained_model import planned_for, refuse_for_server, workload_of
@@ -17,9 +17,13 @@ from gputui.planning.serving import Serving
 from gputui.planning.serving_plan import plan_for
 from gputui.planning.workload import OPTIMIZERS, PRECISIONS, Workload, said_of
 from gputui.tui.app_state import NO_DEVICES, AppState
-from gputui.tui.cycle import following
 
-_RANKS = (0, 8, 16, 32, 64, 128)
+CHOICES: Mapping[str, Sequence[object]] = {
+    "precision": PRECISIONS,
+    "optimizer": tuple(OPTIMIZERS),
+    "lora": (0, 8, 16, 32, 64, 128),
+}
+"""What a field of the workload is chosen from; a LoRA rank of 0 is none."""
 _MOST_BATCH = 1 << 16
 
 
@@ -72,19 +76,8 @@ class PlanRequest:
         now = self.workload.batch
         return self.having(batch=min(_MOST_BATCH, 2 * now) if more else max(1, now // 2))
 
-    def next_precision(self) -> PlanRequest:
-        return self.having(precision=following(PRECISIONS, self.workload.precision))
-
-    def next_optimizer(self) -> PlanRequest:
-        return self.having(optimizer=following(OPTIMIZERS, self.workload.optimizer))
-
     def other_checkpointing(self) -> PlanRequest:
         return self.having(checkpointing=not self.workload.checkpointing)
-
-    def next_rank(self) -> PlanRequest:
-        """The request with LoRA of the next usual rank; the last rank is followed by none."""
-        now = self.workload.lora
-        return self.having(lora=next((rank for rank in _RANKS if rank > now), 0))
 
 
 def request_of(training: Training) -> PlanRequest:

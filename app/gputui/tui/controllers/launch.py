@@ -127,18 +127,6 @@ class LaunchController:
             self._view.show_message(message, "warn")
             self._view.set_app_state(app_state)
 
-    def next_launcher(self) -> None:
-        self._view.set_app_state(self._view.app_state.next_launcher())
-
-    def other_ids(self) -> None:
-        app_state = self._view.app_state.other_ids()
-        self._view.set_app_state(app_state)
-        if not app_state.selected:
-            # No launch line shows it yet.
-            self._view.show_message(
-                f"devices are named by {'UUID' if app_state.options.ids == 'uuid' else 'index'}"
-            )
-
     # Copying
 
     def copy(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from gputui.tui.actions import ACTIONS, BY_ID, key_of
 from gputui.tui.app_state import ORDER_NAMES
 from gputui.tui.main_view import MainView
 from gputui.tui.option_rows import Row
-from gputui.tui.screens.page import Entry, ListPage, Page, hidden, shown
+from gputui.tui.screens.page import Entry, ListPage, Page, choice_entry, hidden, shown
 from gputui.tui.views.help import row as line_of
 from gputui.tui.views.text import Line, clip, title
 
@@ -77,7 +77,7 @@ class PaletteScreen(ListPage):
         app_state = self.view.app_state
         for order, name in ORDER_NAMES.items():
             chosen = order == app_state.order
-            yield _choice(
+            yield choice_entry(
                 "order", "order", name, "of the selected devices", chosen, partial(self._put, order)
             )
         every = (
@@ -87,7 +87,8 @@ class PaletteScreen(ListPage):
         for row, change in every:
             for choice in row.choices if row.id in _CHOSEN else ():
                 run = partial(change, row, choice)
-                yield _choice(row.id, row.label, choice, row.about, choice == row.value, run)
+                word = BY_ID[row.id].query
+                yield choice_entry(word, row.label, choice, row.about, choice == row.value, run)
 
     def _put(self, order: Order) -> None:
         """Put the selected devices in this order."""
@@ -178,14 +179,6 @@ class PaletteScreen(ListPage):
     def clicked(self, place: int) -> None:
         self.go_to(place)
         self.action_take()
-
-
-def _choice(
-    action_id: str, label: str, choice: str, about: str, chosen: bool, run: Callable[[], object]
-) -> Entry:
-    """An entry that takes one choice of an action."""
-    name, query = f"{label} {choice}", BY_ID[action_id].query
-    return Entry(f":{query}", name, "now" if chosen else about, (query, name), "", run, chosen)
 
 
 def matching(query: str, entries: Sequence[Entry]) -> list[Entry]:

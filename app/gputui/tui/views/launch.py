@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.cells import set_cell_size
 
+from gputui.inventory.formatting import counted
 from gputui.launching.shell_words import command_line
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
@@ -28,11 +29,15 @@ _NARROW = 40
 _ADDED = 56
 """Cells that a selection usually adds to the launch line: the variables that name its devices."""
 
+_OF_LAUNCHER = 36
+"""The same of the words of a launcher."""
+
 
 def lines_wanted(app_state: AppState, width: int) -> int:
     """The lines that the launch line takes once devices are selected."""
     options = app_state.options
-    return len(wrap(f"{'x' * _ADDED} {command_line(options.additions, options.command)}", width - 4))
+    added = _ADDED if app_state.launcher == "python" else _ADDED + _OF_LAUNCHER
+    return len(wrap(f"{'x' * added} {command_line(options.additions, options.command)}", width - 4))
 
 
 def launch(
@@ -61,6 +66,8 @@ def launch(
     if refused is not None and app_state.selection.decided and refused not in told:
         told = (refused, *told)
     warnings = _warnings(told, width, room.lines, "" if page else key)
+    if told and not warnings:
+        tail = [f"{counted(len(told), 'warning')}: {key}", *tail]
     lines_of_it = max(1, room.lines - len(warnings))
     if len(lines) > lines_of_it:
         more = " …"
@@ -104,18 +111,26 @@ def _remarks(remarks: Sequence[str], width: int, most: int, more: str) -> list[L
 def _warnings(warnings: Sequence[str], width: int, room: int, key: str) -> list[Line]:
     """The warnings in fewer than `room` lines, as one is the launch line's.
 
-    They are shown whole, because the end of a warning may be its most important part; with one line each
-    where they would leave the launch line less than half of the room. If even these do not fit, the last line
-    counts the others, with the `key` that shows them.
+    They are shown whole, because the end of a warning may be its most important part; with one line each,
+    which has that end, where they would leave the launch line less than half of the room. If even these do
+    not fit, the last line counts the others, with the `key` that shows them.
     """
-    rows: list[Line] = [(("   ! ", "warn"), (warning, "warn")) for warning in warnings]
-    lines = [line for row in rows for line in hanging(row, width)]
+    rows = [(("   ! ", "warn"), (warning, "warn")) for warning in warnings]
+    lines: list[Line] = [line for row in rows for line in hanging(row, width)]
     if len(lines) >= room or 2 * len(lines) > max(room, 2 * len(rows)):
-        lines = [clip(row, width) for row in rows]
+        lines = [(sign, (_cut(words, width - width_of((sign,))), style)) for sign, (words, style) in rows]
     if len(lines) < room:
         return lines
     kept = max(0, room - 1)
     return _ending(lines[:kept], f" … +{len(lines) - kept}" + (f" ({key})" if key else ""), width)
+
+
+def _cut(text: str, room: int) -> str:
+    """The beginning and the end of a text that is too long."""
+    if cells_of(text) <= room:
+        return text
+    end = text[-room * 3 // 5 :]
+    return f"{set_cell_size(text, max(0, room - cells_of(end) - 1)).rstrip()}…{end.lstrip()}"
 
 
 def _ending(lines: list[Line], end: str, width: int) -> list[Line]:
