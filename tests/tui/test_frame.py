@@ -573,3 +573,18 @@ async def test_a_question_covers_neither_its_keys_nor_its_input(
         for around in s.app.screen.query(Vertical):
             assert around.region.bottom <= line.region.y
             assert all(around.content_region.contains_region(each.region) for each in around.query(Input))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (130, 40)])
+async def test_no_choice_moves_the_explanations_of_the_settings(size: tuple[int, int]) -> None:
+    async with session(size=size) as s:
+        await s.press("@settings")
+        column = body(s)[1].index("colours")
+        for _ in range(3):
+            await s.press("space")
+            explained = (
+                body(s)[1].index("colours"),
+                body(s)[2].index("seconds"),
+                body(s)[3].index("order of"),
+            )
+            assert {*explained} == {column}

@@ -755,3 +755,19 @@ async def test_a_refused_launch_leaves_the_line_of_keys(size: tuple[int, int]) -
         await s.press("enter")
         assert s.app.is_running and "CUDA_VISIBLE_DEVICES=1" in s.main.message
         assert s.texts("#keys") == [keys] and "help" in keys
+
+
+async def test_w_says_that_it_waits_for_the_number_asked_for_and_not_for_the_selected() -> None:
+    async with session(command=("true",)) as s:
+        await s.press("b", "b", "@ask", "4", "enter")
+        assert "w waits in line for 4" in s.main.message
+        await s.press("w")
+        assert isinstance(s.app.screen, LineScreen)
+        assert "any 4 devices" in s.app.screen.prompt and "selected GPUs 4 and 5" in s.app.screen.prompt
+
+
+async def test_where_waiting_is_in_vain_yes_is_not_offered() -> None:
+    async with session("idle", command=("true",)) as s:
+        await s.press("@ask", "9", "enter", "w")
+        keys = s.app.screen.query_one("#hints", Lines).texts[0]
+        assert "yes" not in keys and "another number" in keys and "esc no" in keys
