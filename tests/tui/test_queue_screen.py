@@ -105,18 +105,18 @@ async def test_the_page_fits_every_size_and_says_so_where_nobody_waits() -> None
 async def test_a_panel_is_there_while_somebody_waits_or_holds_a_claim() -> None:
     async with session("idle", size=(130, 40)) as s:
         state = s.main.app_state
-        assert lines_of_panel(state, 60) == (0, 0)
+        assert lines_of_panel(state, 60) == 0
         show(s, waiter(1), waiter(2, "bo"))
         panel = queue_panel(s.main.app_state, 60, 20)
         words = ["".join(text for text, _ in line) for line in panel]
         assert "2 in line" in words[0] and "next: ana · GPUs 0 and 1 free" in words[3]
-        assert len(words) == lines_of_panel(s.main.app_state, 60)[0] == 4
+        assert len(words) == lines_of_panel(s.main.app_state, 60) == 4
         show(s, claims=(Claim(IDLE.devices[0].key, "lee", IDLE.time - 3000, "python x.py"),))
         # Where there is room for a part only, it is the use that is shown, and not since when.
         for width in (80, 40):
             panel = queue_panel(s.main.app_state, width, 2)
             assert ("nothing runs on it  ", "warn") in panel[1]
-        assert len(panel) == lines_of_panel(s.main.app_state, 60)[0] == 2
+        assert len(panel) == lines_of_panel(s.main.app_state, 60) == 2
         show(s, *(waiter(n, f"user{n}") for n in range(30)))
         words = ["".join(text for text, _ in line) for line in queue_panel(s.main.app_state, 60, 6)]
         assert "30 in line" in words[0] and "user3" in words[4] and words[5].startswith(" next: user0")
@@ -206,7 +206,7 @@ def test_the_panel_sets_apart_who_holds_what_and_says_of_how_many() -> None:
     def panel(height: int) -> list[str]:
         return ["".join(text for text, _ in line) for line in queue_panel(state, 60, height)]
 
-    whole = panel(lines_of_panel(state, 60)[0])
+    whole = panel(lines_of_panel(state, 60))
     at = next(n for n, line in enumerate(whole) if line.startswith(" not free"))
     assert whole[at - 1].startswith(" next: ana") and whole[at + 1].startswith(" GPU 6")
     rest, every = len(whole) - at - 1, sum(not verdict.free for verdict in state.verdicts.values())
@@ -219,13 +219,11 @@ def test_the_panel_sets_apart_who_holds_what_and_says_of_how_many() -> None:
 def test_what_the_next_one_waits_for_and_who_holds_what_is_wrapped_and_not_cut() -> None:
     state = AppState({}).with_snapshot(box_at("shared"))
     for width in range(40, 60):
-        least, most = lines_of_panel(state, width)
-        for height in (least, most):
-            panel = ["".join(text for text, _ in line) for line in queue_panel(state, width, height)]
-            next_one = next(n for n, line in enumerate(panel) if line.startswith(" next: ana"))
-            assert not any("…" in line for line in panel[next_one:]), (width, panel)
-            # A line may be kept for a row that is about to be wrapped.
-            assert height - 2 <= len(panel) <= height and "needs" in " ".join(panel)
+        height = lines_of_panel(state, width)
+        panel = ["".join(text for text, _ in line) for line in queue_panel(state, width, height)]
+        next_one = next(n for n, line in enumerate(panel) if line.startswith(" next: ana"))
+        assert not any("…" in line for line in panel[next_one:]), (width, panel)
+        assert len(panel) == height and "needs" in " ".join(panel)
 
 
 async def test_a_column_of_commands_without_room_is_left_out() -> None:

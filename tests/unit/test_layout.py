@@ -60,7 +60,7 @@ def test_nothing_overlaps_and_nothing_is_left_over() -> None:
     for width, height, devices in product(WIDTHS, HEIGHTS, (0, 1, 8, 16, 72)):
         below = 5 if height >= 13 else 2
         layout = lay_out(width, height, devices, below, parts)
-        body = max(1, height - below - 1 - layout.header - layout.message)
+        body = max(1, height - below - 1 - 2 * layout.roomy)
         assert layout.table >= 1 and layout.table + lines_of(layout.left) <= body
         columns = [each for each in (layout.left, layout.beside, layout.bottom) if each is not None]
         if layout.beside is not None:

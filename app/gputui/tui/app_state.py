@@ -665,16 +665,6 @@ class AppState:
             return self
         return replace(self._select(self.selection.move(key, place - rank)), cursor=key)
 
-    def next_order(self) -> tuple[AppState, str | None]:
-        """Put the selected devices in the next order: best, fastest, emptiest, the box's own."""
-        from gputui.choosing.order import ORDERS
-
-        at = ORDERS.index(self.order) + 1 if self.order else 0
-        for order in (*ORDERS[at:], *ORDERS[:at]):
-            if len(self.selected) < 2 or self._ordered(order) != self.selection.keys:
-                return self.in_order(order)
-        return self, "every order is the same for these devices"
-
     def in_order(self, order: Order) -> tuple[AppState, str | None]:
         """Put the selected devices in this order."""
         if len(self.selected) < 2:
@@ -753,7 +743,7 @@ class AppState:
             key = key_of("order", self.screen.keymap)
             return (
                 "behind NVSwitches, NCCL may mix up an order that is not ascending (nccl #1906):"
-                f" press {key} to sort"
+                f" {key} by index sorts it"
             )
         return None
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import dataclass, replace
 
 WIDE = 120
 """Cells from which there are two columns: the table with what is below it, and the other panels."""
@@ -80,14 +80,13 @@ class Column:
 class Layout:
     """The main screen at one size.
 
-    header, message          whether there is a header; a line for messages
+    roomy                    whether there are a header and a line for messages
     table                    lines of the device table, its heading included
     left                     the column below the table, of the same width; `beside` is to the right of both
     bottom                   the column below all of them, as wide as the terminal
     """
 
-    header: bool
-    message: bool
+    roomy: bool
     table: int
     left: Column
     beside: Column | None = None
@@ -135,17 +134,19 @@ def lay_out(width: int, height: int, devices: int, below: int, parts: Sequence[P
     parts    the panels that have something to show, the most important first; None where that is not known
              yet: their room stays blank
     """
-    header = message = height >= _TINY
-    room = max(1, height - below - 1 - header - message)
+    roomy = height >= _TINY
+    room = max(1, height - below - 1 - 2 * roomy)
     table = min(devices + 1, room) if devices else room
     left_over = room - table
-    layout = partial(Layout, header, message, table)
+    layout = partial(Layout, roomy, table)
     if width < WIDE or not devices:
-        return layout(Column(width, _in_one_column(left_over, parts or ())))
+        # The timelines come last and get only what the others leave, as these have no room elsewhere.
+        last = [replace(part, spare=True) for part in parts or () if part.place == "table"]
+        return layout(Column(width, share(left_over, [*_beside(parts or ()), *last])))
     if parts is None:
         return layout(Column(_left_width(width)), Column(side_width(width)))
     beneath = [part for part in parts if part.place == "table"]
-    side = [part for part in parts if part.place == "side"]
+    side = _beside(parts)
     if not side:
         return layout(Column(width, share(left_over, beneath)))
     left_width, right_width = _left_width(width), side_width(width)
@@ -170,33 +171,20 @@ def lay_out(width: int, height: int, devices: int, below: int, parts: Sequence[P
     return layout(left, Column(right_width, share(room, side)))
 
 
+def _beside(parts: Sequence[Part]) -> list[Part]:
+    return [part for part in parts if part.place == "side"]
+
+
 def _wanted(parts: Sequence[Part]) -> int:
     return sum(max(part.size.least, part.size.wants) for part in parts)
-
-
-def _in_one_column(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
-    """The heights of panels in one column below the table: the panel whose place is there (the timelines) is
-    the last and gets only what the others leave, as they have no room elsewhere."""
-    others = [part for part in parts if part.place == "side"]
-    spare = [part for part in parts if part.place == "table"]
-    if not others:
-        return share(room, spare)
-    # Here a panel that has less to show than its least elsewhere leaves no blank lines.
-    heights = {part.name: part.size.wants for part in others}
-    wanted = sum(heights.values())
-    if not spare or room - wanted < spare[0].size.least:
-        return share(room, others)
-    charts = spare[0]
-    _give(room - wanted - _wanted([charts]), heights, {part.name: part.size.most for part in others})
-    return (*heights.items(), (charts.name, room - sum(heights.values())))
 
 
 def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
     """The heights of panels in one column.
 
     Each panel in turn gets its least, as long as there is room. Then the panels that do not grow get what
-    they want; at most half of the rest if there are others. What then remains is for the growing panels, or
-    else for the last panel.
+    they want; at most half of the rest if the others want more than there is. What then remains is for the
+    growing panels, or else for the last panel.
     """
     shown: list[Part] = []
     for part in parts:
@@ -206,7 +194,7 @@ def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
     heights = {part.name: part.size.least for part in shown}
     left = room - sum(heights.values())
     growing = [part for part in shown if part.grows]
-    half = left // 2 if growing else 0
+    half = left // 2 if growing and _wanted(shown) > room else 0
     left = half + _give(left - half, heights, {p.name: p.size.wants for p in shown if not p.grows})
     left = _give(left, heights, {part.name: part.size.wants for part in growing})
     left = _give(left, heights, {part.name: part.size.most for part in shown})

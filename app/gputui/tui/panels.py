@@ -147,13 +147,12 @@ def _size_of_device(app_state: AppState, width: int) -> Size:
 
 
 def _size_of_queue(app_state: AppState, width: int) -> Size:
-    wanted, most = lines_of_panel(app_state, side_width(width))
-    if not wanted:
-        return NOTHING
-    if app_state.box.waiters:
-        return Size(2, max(wanted, _OF_QUEUE) if width >= WIDE else wanted, most)
+    wanted, wide = lines_of_panel(app_state, side_width(width)), width >= WIDE
     # The table shows the holders of devices, too: on a narrow screen they take no room from the processes.
-    return Size(min(3, wanted), wanted, most) if width >= WIDE else NOTHING
+    if not wanted or not (wide or app_state.box.waiters):
+        return NOTHING
+    least = 2 if app_state.box.waiters else min(3, wanted)
+    return Size(least, max(wanted, _OF_QUEUE) if wide else wanted)
 
 
 def _size_of_links(app_state: AppState, width: int) -> Size:

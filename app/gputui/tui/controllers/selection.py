@@ -238,9 +238,6 @@ class SelectionController:
         prompt = refused() or BEST_PROMPT
         self._view.open(LineScreen(prompt, placeholder="how many", check=error_in, replaces=True), answered)
 
-    def next_order(self) -> None:
-        self._show(*self._view.app_state.next_order())
-
     def read_command_away(self) -> None:
         """Do as `read_command` does, but read the scripts that the command starts on another thread than the
         one that paints: a long script takes a tenth of a second. The second read uses a cache."""

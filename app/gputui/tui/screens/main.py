@@ -198,7 +198,7 @@ class MainScreen(Screen[None]):
             "best": selection.add_best,
             "other": selection.next_best,
             "ask": selection.ask_for_best,
-            "order": selection.next_order,
+            "order": partial(self._open_palette, "order"),
             "later": partial(selection.reorder, 1),
             "earlier": partial(selection.reorder, -1),
             "down": partial(selection.move_cursor, 1),
@@ -587,7 +587,7 @@ class MainScreen(Screen[None]):
 
     def _draw_keys(self) -> None:
         """Draw the keys; on a terminal that is too low for a message line, a message takes their place."""
-        shown, tiny = self._log.shown, self._arranged is not None and not self._arranged.message
+        shown, tiny = self._log.shown, self._arranged is not None and not self._arranged.roomy
         self._keys.show(self.app_state, [message_line(shown, self.size.width)] if tiny and shown else [])
 
     # Painting
@@ -698,7 +698,7 @@ class MainScreen(Screen[None]):
     def _arrange(self, layout: Layout) -> None:
         """Set the widgets' sizes from a layout."""
         self.set_class(layout.beside is not None, "-columns")
-        self._header.display, self._message_line.display = layout.header, layout.message
+        self._header.display = self._message_line.display = layout.roomy
         self._table.set_height(layout.table)
         self._list.styles.width = layout.left.width
         self._lists.styles.width = (layout.beside or layout.left).width

@@ -24,8 +24,8 @@ def frame(app_state: AppState, width: int, height: int) -> str:
     room = launch_room(height, len(app_state.rows), lines_wanted(app_state, width))
     below = [*selection_lines(app_state, width)[first:], *launch(app_state, width, room)]
     layout = lay_out(width, height, len(app_state.rows), len(below), None)
-    below += [blank] * layout.message + [keys(app_state, width)[0]]
-    lines: list[Line] = [header(app_state, width, None, time.time())] * layout.header
+    below += [blank] * layout.roomy + [keys(app_state, width)[0]]
+    lines: list[Line] = [header(app_state, width, None, time.time())] * layout.roomy
     lines += table(app_state, layout.left.width, layout.table).lines
     lines += [blank] * (height - len(lines) - len(below)) + below
     return "\r\n".join("".join(map(_styled, clip(line, width))) for line in lines[:height])

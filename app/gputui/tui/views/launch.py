@@ -20,7 +20,6 @@ from gputui.tui.views.text import (
     title,
     width_of,
     wrap,
-    wrapped_where_free,
 )
 
 _NARROW = 40
@@ -99,13 +98,11 @@ def _title(app_state: AppState) -> str:
 
 
 def _remarks(remarks: Sequence[str], width: int, most: int, more: str) -> list[Line]:
-    """The first remarks in at most `most` lines, wrapped where there are lines left. `more` is appended if
-    something is left out."""
+    """The first remarks in at most `most` lines, whole where all have room. `more` is appended if something
+    is left out."""
     rows: list[Line] = [(("   · ", "dim"), (remark, "dim")) for remark in remarks]
-    shown = rows[:most]
-    lines = wrapped_where_free(shown, width, most)
     every = [line for row in rows for line in hanging(row, width)]
-    return lines if len(lines) == len(every) else _ending(lines, more, width)
+    return every if len(every) <= most else _ending([clip(row, width) for row in rows[:most]], more, width)
 
 
 def _warnings(warnings: Sequence[str], width: int, room: int, key: str) -> list[Line]:

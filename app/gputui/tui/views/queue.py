@@ -36,8 +36,6 @@ _NOBODY = " nobody is in line: w on the main screen waits for devices"
 
 _MOST_TURNS = 100
 """The most waiters for which the panel has lines."""
-_GROWTH = 11
-"""Cells by which a holder's line grows: "0 % now" has them beside "nothing runs on it" of another holder."""
 
 
 def worth_a_panel(app_state: AppState) -> bool:
@@ -47,24 +45,15 @@ def worth_a_panel(app_state: AppState) -> bool:
     return snapshot is not None and bool(snapshot.waiters or any(not claim.own for claim in snapshot.claims))
 
 
-def lines_of_panel(app_state: AppState, width: int) -> tuple[int, int]:
-    """The number of lines that the panel fills, and the number where no command is cut; 0 where it has no
-    content."""
-    if not worth_a_panel(app_state):
-        return 0, 0
+def lines_of_panel(app_state: AppState, width: int) -> int:
+    """The number of lines that the panel fills; 0 where it has no content. It exists for the next waiter's
+    reason and for the holders, whose lines are never cut."""
     snapshot, found = app_state.snapshot, app_state.outlook
-    told = _told_in_panel(found, app_state)
-    assert snapshot is not None
-    turns, reasons = ([len(hanging(row, width)) for row in rows] for rows in _in_line(found, snapshot))
-    # A line is kept for a row that is about to be wrapped.
-    holders = sum(
-        max(len(hanging(row, width)), 1 + (width_of(row) + _GROWTH > width))
-        for row in _rows_of_told(told, snapshot)
-    )
-    heads = 1 + bool(found.turns and told) + holders
-    # The panel exists for the next waiter's reason and for the holders: their lines are never cut.
-    heads += sum(reasons)
-    return heads + len(turns), heads + sum(turns)
+    if snapshot is None or not worth_a_panel(app_state):
+        return 0
+    (turns, reasons), told = _in_line(found, snapshot), _told_in_panel(found, app_state)
+    whole = [hanging(row, width) for row in (*reasons, *_rows_of_told(told, snapshot))]
+    return 1 + len(turns) + bool(turns and told) + sum(map(len, whole))
 
 
 def _rows_of_told(told: Sequence[Occupied], snapshot: Snapshot) -> list[Line]:
