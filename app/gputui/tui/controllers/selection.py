@@ -57,12 +57,7 @@ class SelectionController:
         hidden = all(device.key != key for device in before.rows)
         # One app state, so that the screen is drawn once.
         at_device = before if hidden else replace(before, cursor=key)
-        app_state, message = at_device.toggle(before.box.by_key[key])
-        if hidden and app_state.selection != before.selection:
-            done = "selected" if key in app_state.selection else "deselected"
-            what = message or f"GPU {before.box.label(before.box.by_key[key])} is {done}"
-            message = f"{what}; the filter hides it"
-        self._warn(app_state, message)
+        self._warn(*at_device.toggle(before.box.by_key[key]))
 
     def to_device(self, key: str) -> None:
         """Put the cursor on the device with this key."""
