@@ -164,6 +164,8 @@ class MainScreen(Screen[None]):
             each.take = self._take_lines
 
     def compose(self) -> ComposeResult:
+        # The first painting has the columns of the next one.
+        self._arrange(lay_out(*self.app.size, rows_of_table(self.app_state), 0, None))
         yield self._header
         with Blank(id="body"):
             with self._list:
