@@ -76,12 +76,6 @@ _END = 1000
 """Rows: more than any box has, so that the cursor goes to the end."""
 
 
-class Blank(Container):
-    """A container that paints nothing of its own."""
-
-    BLANK = True
-
-
 class MainScreen(Screen[None]):
     """Shows an `AppState`; every key makes a new one.
 
@@ -150,7 +144,7 @@ class MainScreen(Screen[None]):
         self._saved_screen, self._saving = app_state.screen, threading.Lock()
         self._saver: threading.Thread | None = None
         self._not_saved: str | None = None
-        self._list = Blank(id="list")
+        self._list = Container(id="list")
         self._history, self._lists, self._bottom = (
             PanelColumn(name, self.perform) for name in ("history", "lists", "bottom")
         )
@@ -167,7 +161,7 @@ class MainScreen(Screen[None]):
         # The first painting has the columns of the next one.
         self._arrange(lay_out(*self.app.size, rows_of_table(self.app_state), 0, None))
         yield self._header
-        with Blank(id="body"):
+        with Container(id="body"):
             with self._list:
                 yield self._table
                 yield self._history

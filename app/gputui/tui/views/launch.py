@@ -35,6 +35,8 @@ _OF_LAUNCHER = 36
 def lines_wanted(app_state: AppState, width: int) -> int:
     """The lines that the launch line takes once devices are selected."""
     options = app_state.options
+    if not options.command:
+        return 1
     added = _ADDED if app_state.launcher == "python" else _ADDED + _OF_LAUNCHER
     return len(wrap(f"{'x' * added} {command_line(options.additions, options.command)}", width - 4))
 

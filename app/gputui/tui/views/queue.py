@@ -48,9 +48,10 @@ def worth_a_panel(app_state: AppState) -> bool:
 def lines_of_panel(app_state: AppState, width: int) -> int:
     """The number of lines that the panel fills; 0 where it has no content. It exists for the next waiter's
     reason and for the holders, whose lines are never cut."""
-    snapshot, found = app_state.snapshot, app_state.outlook
+    snapshot = app_state.snapshot
     if snapshot is None or not worth_a_panel(app_state):
         return 0
+    found = app_state.outlook
     (turns, reasons), told = _in_line(found, snapshot), _told_in_panel(found, app_state)
     whole = [hanging(row, width) for row in (*reasons, *_rows_of_told(told, snapshot))]
     return 1 + len(turns) + bool(turns and told) + sum(map(len, whole))
