@@ -412,10 +412,6 @@ class AppState:
         """The app state with nothing selected."""
         return self._select(self.selection.clear())
 
-    def restored(self, selection: Selection) -> AppState:
-        """The app state with an earlier selection, without devices that have vanished."""
-        return self._select(selection.prune(self.box.by_key))
-
     def cpu_only(self) -> AppState:
         """The app state with no device, on purpose; if it was so already, undecided again."""
         return self._select(self.selection.toggle_cpu_only())

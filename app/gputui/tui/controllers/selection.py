@@ -274,8 +274,9 @@ class SelectionController:
             numbers = ",".join(map(app_state.box.label, app_state.selected))
             words = f"cleared {numbers}: esc again restores it" if numbers else "no longer CPU only"
             self._view.show_message(words, passing=True)
-        elif before.decided:
-            self._view.set_app_state(app_state.restored(before))
+        elif before.keys:
+            # Devices may have vanished since.
+            self._view.set_app_state(app_state.with_devices(before.prune(app_state.box.by_key).keys))
 
     def cpu_only(self) -> None:
         self._view.set_app_state(self._view.app_state.cpu_only())

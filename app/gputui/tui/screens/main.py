@@ -37,7 +37,7 @@ from gputui.tui.controllers.pages import PageController
 from gputui.tui.controllers.plan import PlanController
 from gputui.tui.controllers.selection import SelectionController
 from gputui.tui.controllers.timelines import TimelineController
-from gputui.tui.layout import Layout, has_rules, launch_room, lay_out
+from gputui.tui.layout import Layout, launch_room, lay_out
 from gputui.tui.message_log import Message, MessageLog
 from gputui.tui.messages import NewReading, PastFound
 from gputui.tui.outcome import Outcome
@@ -605,12 +605,12 @@ class MainScreen(Screen[None]):
         if not self.is_mounted or not width:
             return
         self._settle_later()
-        app_state, rules = self.app_state, has_rules(height)
+        app_state = self.app_state
         room = launch_room(height, len(app_state.rows), lines_wanted(app_state, width))
-        self._selection_lines.show(app_state, rules)
+        self._selection_lines.show(app_state, room.ruled)
         launch_lines = launch(app_state, width, room, asking=self._asking)
         self._launch_lines.draw_all(launch_lines)
-        self._below = 1 + rules + len(launch_lines)
+        self._below = 1 + room.ruled + len(launch_lines)
         self._draw_box()
 
     def _draw_box(self) -> None:

@@ -6,7 +6,7 @@ import time
 
 from gputui.inventory.formatting import printable
 from gputui.tui.app_state import AppState
-from gputui.tui.layout import has_rules, launch_room, lay_out
+from gputui.tui.layout import launch_room, lay_out
 from gputui.tui.views.header import header
 from gputui.tui.views.keys import keys
 from gputui.tui.views.launch import launch, lines_wanted
@@ -20,9 +20,8 @@ _LOOKS = {"brand": "\x1b[7;1m", "strong": "\x1b[1m", "key": "\x1b[1m", "slot": "
 def frame(app_state: AppState, width: int, height: int) -> str:
     """The screen with every part in its place, and the room of the panels blank, as text for a terminal."""
     blank: Line = (("", ""),)
-    first = 0 if has_rules(height) else 1
     room = launch_room(height, len(app_state.rows), lines_wanted(app_state, width))
-    below = [*selection_lines(app_state, width)[first:], *launch(app_state, width, room)]
+    below = [*selection_lines(app_state, width)[not room.ruled :], *launch(app_state, width, room)]
     layout = lay_out(width, height, len(app_state.rows), len(below), None)
     below += [blank] * layout.roomy + [keys(app_state, width)[0]]
     lines: list[Line] = [header(app_state, width, None, time.time())] * layout.roomy

@@ -54,9 +54,8 @@ def launch(
     edit = key_of("edit", app_state.screen.keymap)
     tail = [f"the demo's example: {edit} to edit"] if app_state.is_example else []
     if not app_state.options.command:
-        shown = app_state.launch.line if app_state.selection.decided else ""
-        hint = f"press {edit} to type a command" if not shown else f"…  press {edit} to type a command"
-        line = clip(((" $ ", "prompt"), (f"{shown} " if shown else "", ""), (hint, "dim")), width)
+        shown = f"{app_state.launch.line} …  " if app_state.selection.decided else ""
+        line = clip(((" $ ", "prompt"), (shown, ""), (f"press {edit} to type a command", "dim")), width)
         return _in_room([title(name, width, *tail)], [line], room, page)
     copy, key = (key_of(action, app_state.screen.keymap) for action in ("copy", "launch_page"))
     style = "" if app_state.selection.decided else "dim"
