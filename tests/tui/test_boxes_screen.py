@@ -370,7 +370,7 @@ async def test_a_folded_box_shows_how_many_of_its_devices_are_selected() -> None
 async def test_the_call_is_seen_before_anything_is_selected_with_the_launcher_and_what_is_missing() -> None:
     async with session("idle", size=(200, 40)) as s:
         opened(s, four("a"))
-        await s.press("l")
+        await s.press("l", "down", "enter")
         assert "launch: torchrun" in footer(s)[0] and "select devices" in footer(s)[0]
         assert "gputui run --on a --if-free --gpus LIST" in footer(s)[1] and "train.py" in footer(s)[1]
 

@@ -18,8 +18,10 @@ from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.store import all_jobs
 from gputui.tui.controllers import launch as launch_controller
+from gputui.tui.screens import confirm
 from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.line_input import LineScreen
+from gputui.tui.widgets.lines import Lines
 from messages import numbers
 from tui.support import Session, box_at, session, started
 from unit.builders import GIB, busy, job
@@ -157,6 +159,38 @@ async def test_w_joins_those_who_are_in_line(environ: dict[str, str]) -> None:
             await s.press("escape")
         await s.press("enter")
         await s.until(lambda: not s.app.is_running)
+
+
+async def test_a_question_has_the_same_keys_everywhere_and_a_help(environ: dict[str, str]) -> None:
+    async with session(NOT_FREE["busy"][0], command=("true",), environ=environ, interval=1000) as s:
+        for keys in (("0", "enter"), ("escape", "enter")):
+            await s.press(*keys)
+            await asked(s)
+            shown = s.app.screen.query_one("#hints", Lines).texts[0]
+            assert all(each in shown for each in ("⏎ yes", "esc no", "? help"))
+            assert ("d as a job" in shown) is (keys[0] == "escape")
+            question = s.app.screen
+            await s.press("question_mark")
+            help_lines = s.app.screen.query_one("#page-body", Lines).texts
+            assert any(line.split()[:2] == ["esc", "No"] for line in help_lines)
+            await s.press("escape")
+            assert s.app.screen is question
+            await s.press("escape")
+
+
+async def test_enter_answers_a_warning_only_once_it_can_have_been_read(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for unread, ends in ((1000.0, False), (0.0, True)):
+        monkeypatch.setattr(confirm, "_UNREAD", unread)
+        async with session(NOT_FREE["busy"][0], command=("true",), environ=environ, interval=1000) as s:
+            await s.press("0", "enter")
+            await asked(s)
+            await s.press("enter")
+            if ends:
+                await s.until(lambda: not s.app.is_running)
+            else:
+                assert isinstance(s.app.screen, ConfirmScreen)
 
 
 async def test_w_is_no_answer_where_nobody_waits(environ: dict[str, str]) -> None:

@@ -109,7 +109,7 @@ async def test_what_a_process_uses_of_device_and_host_has_columns_at_80() -> Non
 async def test_more_processes_than_rows_scroll_and_their_number_is_said() -> None:
     async with session(crowded(60), size=(130, 30)) as s:
         await s.press("@device", "G")
-        assert lit(s).startswith("159") and any("of 61" in text for text in texts(s))
+        assert lit(s).startswith("159") and any("─ processes ─" in text and "▲" in text for text in texts(s))
 
 
 async def test_the_past_is_charted_where_there_is_room_and_its_span_can_be_changed() -> None:

@@ -419,7 +419,8 @@ async def test_a_gpu_that_the_filter_hides_is_selected_and_the_cursor_stays_in_s
         cursor = s.main.app_state.cursor
         for selected in (["5"], []):
             await s.press("5")
-            assert s.selected == selected and "GPU 5" in s.main.message and "filter" in s.main.message
+            assert s.selected == selected
+            assert ("hides 1 selected" in s.texts("#table")[0]) is bool(selected)
             assert s.main.app_state.cursor == cursor
             assert any(line.startswith("▸") for line in s.texts("#table"))
 

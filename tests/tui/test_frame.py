@@ -23,6 +23,7 @@ from gputui.tui.screens.help import HelpScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.messages import MessagesScreen
 from gputui.tui.screens.page import Page
+from gputui.tui.screens.palette import _CHOSEN as CHOSEN
 from gputui.tui.screens.palette import matching as search
 from gputui.tui.screens.queue import QueueScreen
 from gputui.tui.screens.settings import SettingsScreen
@@ -199,7 +200,7 @@ async def test_the_help_of_the_main_screen_has_no_page_and_names_each_key_once()
         lines = body(s)
         assert "─ Start here ─" in lines[1]
         assert next(n for n, line in enumerate(lines[2:]) if " ─ " in line) == 10, "ten lines"
-        assert any(line.startswith("  :sort   ") for line in lines)
+        assert any(line.startswith("  :launcher   ") for line in lines)
 
 
 async def test_keys_and_titles_of_pages_are_left_out_whole_where_it_is_narrow() -> None:
@@ -399,7 +400,7 @@ async def test_the_palette_lists_few_words_in_three_groups_and_finds_the_rest(
         headings = [line.split()[1] for line in body(s) if line.startswith(" ─ ")]
         assert headings == ["commands", "look", "launch", "more"]
         every = {entry.title for entry in s.app.screen._entries}  # type: ignore[attr-defined]
-        listed = {"palette", "up", "down", "first", "last", "page_up", "page_down", "sort", "theme"}
+        listed = {"palette", "up", "down", "first", "last", "page_up", "page_down"} | {*CHOSEN}
         assert every >= {action.title for action in ACTIONS if action.id not in listed}
         assert {"sort by memory", "theme light"} < every
         await s.press("escape", "D", "colon")
@@ -463,7 +464,7 @@ async def test_the_palette_finds_actions_by_words_and_their_beginnings() -> None
     assert "topology" not in found("log")[:2]
 
     assert found("topol")[0] == "topology"
-    without = [action for action in ACTIONS if not action.keys and action.id not in ("sort", "theme")]
+    without = [action for action in ACTIONS if not action.keys and action.id not in CHOSEN]
     assert [found(action.query)[0] for action in without] == [action.id for action in without]
 
 
@@ -568,7 +569,22 @@ async def test_a_question_covers_neither_its_keys_nor_its_input(
             await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
         await s.settle()
         line = s.app.screen.query_one("#hints", Lines)
-        assert line.region.bottom == size[1] and "cancel" in line.texts[0]
+        assert line.region.bottom == size[1] and "esc" in line.texts[0]
         for around in s.app.screen.query(Vertical):
             assert around.region.bottom <= line.region.y
             assert all(around.content_region.contains_region(each.region) for each in around.query(Input))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (130, 40)])
+async def test_no_choice_moves_the_explanations_of_the_settings(size: tuple[int, int]) -> None:
+    async with session(size=size) as s:
+        await s.press("@settings")
+        column = body(s)[1].index("colours")
+        for _ in range(3):
+            await s.press("space")
+            explained = (
+                body(s)[1].index("colours"),
+                body(s)[2].index("seconds"),
+                body(s)[3].index("order of"),
+            )
+            assert {*explained} == {column}

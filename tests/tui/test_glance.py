@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -16,6 +16,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch_options import LaunchOptions
 from gputui.tui.app_state import AppState
 from gputui.tui.theme import DARK, LIGHT
+from gputui.tui.views.first_frame import frame
 from gputui.tui.views.table import columns_of, row, state_of
 from gputui.tui.widgets.lines import Lines
 from tui.support import OPENED, Session, StillSource, box_at, session
@@ -129,6 +130,57 @@ async def test_nothing_moves_for_a_minute(name: str, size: tuple[int, int]) -> N
             first = first if second > 1 else now
             assert now == first, f"second {second}"
             assert all(widget.region.right <= size[0] for widget in s.main.query(Lines) if widget.display)
+
+
+async def moments(s: Session, seconds: Sequence[int]) -> AsyncIterator[str]:
+    """Show the demo box as it is in these seconds, on which people come and go."""
+    for second in seconds:
+        app_state = s.main.app_state.with_snapshot(replace(box_at("shared", second), ticks=float(second)))
+        s.main.set_app_state(replace(app_state, timelines=s.main.timelines.after(app_state.box)))
+        await s.settle()
+        yield f"second {second}"
+
+
+KEYS = ("b", "b", "escape", "0", "2", "6", "escape", "D", "escape", "t", "escape", "e", "escape", "J", "x")
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_no_key_and_nobody_who_comes_or_goes_moves_anything(size: tuple[int, int]) -> None:
+    async with session(size=size, interval=1000) as s:
+        await s.until(lambda: s.main.app_state.timelines)
+        await s.settle()
+        first = kept(s)
+        for number, key in enumerate(KEYS):
+            await s.press(key)
+            if s.app.screen is s.main:
+                async for when in moments(s, range(5 * number, 5 * number + 5)):
+                    assert kept(s) == first, f"{key}, {when}"
+
+
+def kept(s: Session) -> list[tuple[int, int, str]]:
+    """What must keep its place: of the heading of the table, its columns."""
+    found = [(y, x, words.split("  ▲")[0].split("  ▼")[0].rstrip()) for y, x, words in places(picture(s))]
+    return [each for each in found if not each[2].startswith(VARYING)]
+
+
+VARYING = ("log of", "last ", "the demo", "GPU", "y copies")
+"""Headings within a panel, and words at the end of a heading."""
+
+
+@pytest.mark.parametrize("size", SIZES[3:], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("command", [(), ("python", "train.py", *["--option=value"] * 10)])
+async def test_the_first_frame_has_everything_in_its_place(
+    size: tuple[int, int], command: tuple[str, ...]
+) -> None:
+    async with session(size=size, command=command, interval=1000) as s:
+        await s.press("0", "2")
+        then = places(picture(s))
+        first = _LOOKS.sub("", frame(s.main.app_state.clear(), *size)).split("\r\n")
+        headings = {each for each in then if each[2] in ("selected", "launch") or "STATE" in each[2]}
+        assert headings <= {*places(first)} and len(headings) >= 2
+
+
+_LOOKS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 PAGES = ("D", "p", "t", "right", "@people", "@queue", "@usage", "@nodes", "@settings")

@@ -766,3 +766,18 @@ def test_the_log_is_broken_at_spaces_and_loses_nothing_but_the_spaces_there() ->
             assert pieces[0].startswith("  Saving")
     wide = pieces_of(["x" * 25, "", "日本" * 6], 12)
     assert wide == ["x" * 10, "x" * 10, "x" * 5, "", "日本日本日", "本日本日本", "日本"]
+
+
+async def test_enter_gives_the_log_the_whole_page_and_shows_the_jobs_again() -> None:
+    async with session("shared") as s:
+        s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
+        await s.press("D")
+        jobs = texts(s)
+        await s.press("enter", "down", "up")
+        assert "─ log of m6u5" in texts(s)[0] and "step" in texts(s)[1]
+        await s.press("escape")
+        assert texts(s) == jobs
+        await s.press("enter", "enter")
+        assert texts(s) == jobs
+        await s.press("escape")
+        assert s.app.screen is s.main

@@ -22,7 +22,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import SimulatedSource
 from gputui.sources.source import NoSourceError
 from gputui.system.processes import ProcessTable
-from gputui.tui.actions import ACTIONS
+from gputui.tui.actions import ACTIONS, BY_ID
 from gputui.tui.messages import NewReading
 from gputui.tui.readings import Reading
 from gputui.tui.screens.confirm import ConfirmScreen
@@ -144,30 +144,90 @@ async def test_cpu_only_is_a_decision_of_its_own() -> None:
 
 async def test_the_launcher_changes_and_the_line_with_it() -> None:
     async with session() as s:
-        await s.press("4", "5", "@launcher")
+        await s.press("4", "5", "@launcher", "down", "enter")
         assert "launch: torchrun" in s.texts("#launch")[0]
         assert "torchrun --standalone --nproc-per-node=2 train.py" in " ".join(
             line.strip() for line in s.texts("#launch")
         )
-        for launcher in ("accelerate", "deepspeed", "mpirun", "python"):
-            await s.press("@launcher")
+        for launcher in ("accelerate", "deepspeed", "mpirun"):
+            await s.press("@launcher", "down", "enter")
             assert f"launch: {launcher}" in s.texts("#launch")[0]
 
 
 async def test_devices_can_be_named_by_uuid() -> None:
     async with session() as s:
-        await s.press("4", "@ids")
+        await s.press("4", "@ids", "down", "enter")
         assert s.main.app_state.launch.environment({})[VISIBLE].startswith("GPU-")
         assert ORDER not in s.main.app_state.launch.environment({})
 
 
-async def test_how_devices_are_named_is_said_where_no_launch_line_shows_it() -> None:
+@pytest.mark.parametrize(
+    ("typed", "choices"),
+    [
+        ("launcher", ("python", "torchrun", "accelerate", "deepspeed", "mpirun")),
+        ("uuid", ("index", "uuid")),
+        ("order", ("best for the links", "by index", "fastest first", "emptiest first")),
+        ("sort", ("index", "utilization")),
+    ],
+)
+async def test_what_has_choices_lists_them_with_the_present_one_marked(
+    typed: str, choices: tuple[str, ...]
+) -> None:
     async with session() as s:
-        for words in ("UUID", "index"):
-            await s.press("@ids")
-            assert words in s.main.messages[-1].text
-        await s.press("4", "@ids")
-        assert "UUID" not in s.main.messages[-1].text
+        await s.press("4", "5", "colon", *typed)
+        rows = s.app.screen.query_one("#page-body", Lines).texts
+        assert [next(row for row in rows if f"{typed}" in row and each in row) for each in choices]
+        assert typed == "order" or sum(row.rstrip().endswith("  now") for row in rows) == 1
+
+
+async def test_a_chosen_order_is_that_of_the_selected_devices() -> None:
+    async with session() as s:
+        await s.press("5", "4", "colon", *"by index", "enter")
+        assert s.selected == ["4", "5"] and "by index" in s.main.message
+        await s.press("escape", "colon", *"by index", "enter")
+        assert s.selected == [] and "two" in s.main.message
+
+
+@pytest.mark.parametrize("typed", ["idle", ":idle", ": idle"])
+async def test_a_word_is_found_with_the_colon_that_the_documentation_writes(typed: str) -> None:
+    async with session() as s:
+        await s.press("colon", *typed)
+        assert s.app.screen.item_keys()  # type: ignore[attr-defined]
+
+
+async def test_stop_finds_the_jobs_and_not_the_shell() -> None:
+    async with session() as s:
+        await s.press("colon", *"stop")
+        assert s.app.screen.item_keys()[0] == BY_ID["jobs"].title  # type: ignore[attr-defined]
+
+
+async def test_escape_restores_what_it_has_just_cleared_and_only_that() -> None:
+    async with session() as s:
+        await s.press("5", "4", "7", "escape")
+        assert s.selected == [] and "5,4,7" in s.main.message
+        await s.press("escape")
+        assert s.selected == ["5", "4", "7"]
+        await s.press("escape", "down", "escape")
+        assert s.selected == [], "another key was in between"
+        await s.press("escape")
+        assert s.selected == []
+
+
+async def test_one_letter_sorts_the_devices_and_the_processes() -> None:
+    async with session() as s:
+        await s.press("s", "down", "enter")
+        assert s.main.app_state.screen.sort == "utilization"
+        await s.press("p", "s")
+        assert "by memory" in s.app.screen.query_one("#page-body", Lines).texts[0]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (130, 40)])
+async def test_a_filter_says_how_many_selected_devices_it_hides(size: tuple[int, int]) -> None:
+    async with session(size=size) as s:
+        await s.press("0", "2", "4", "slash", *"free", "enter")
+        assert "hides 2 selected" in s.texts("#table")[0]
+        await s.press("0", "2")
+        assert "hides" not in s.texts("#table")[0]
 
 
 async def test_the_command_is_edited_in_place() -> None:
@@ -554,7 +614,7 @@ async def test_the_environment_of_this_process_never_changes(tmp_path: Path) -> 
     (tmp_path / "accelerate").chmod(0o755)
     before = dict(os.environ)
     async with session(environ={"PATH": str(tmp_path)}) as s:
-        await s.press("4", "5", "@launcher", "@launcher", "enter")
+        await s.press("4", "5", "@launcher", "down", "down", "enter", "enter")
         await s.until(lambda: not s.app.is_running)
     assert dict(os.environ) == before
 
@@ -649,7 +709,7 @@ async def test_why_a_device_without_a_process_is_not_free_is_told_once() -> None
 
 async def test_foreign_variables_do_not_reach_the_terminal() -> None:
     async with session(environ={VISIBLE: "4,5,\x1b]0;pwn\x07", "PET_X": "a\x1b[2J"}) as s:
-        await s.press("@launcher", "4")
+        await s.press("@launcher", "down", "enter", "4")
         assert s.selected == ["4"]
         for widget in s.main.query(Lines):
             for y in range(widget.size.height):
@@ -749,3 +809,19 @@ async def test_a_refused_launch_leaves_the_line_of_keys(size: tuple[int, int]) -
         await s.press("enter")
         assert s.app.is_running and "CUDA_VISIBLE_DEVICES=1" in s.main.message
         assert s.texts("#keys") == [keys] and "help" in keys
+
+
+async def test_w_says_that_it_waits_for_the_number_asked_for_and_not_for_the_selected() -> None:
+    async with session(command=("true",)) as s:
+        await s.press("b", "b", "@ask", "4", "enter")
+        assert "w waits in line for 4" in s.main.message
+        await s.press("w")
+        assert isinstance(s.app.screen, LineScreen)
+        assert "any 4 devices" in s.app.screen.prompt and "selected GPUs 4 and 5" in s.app.screen.prompt
+
+
+async def test_where_waiting_is_in_vain_yes_is_not_offered() -> None:
+    async with session("idle", command=("true",)) as s:
+        await s.press("@ask", "9", "enter", "w")
+        keys = s.app.screen.query_one("#hints", Lines).texts[0]
+        assert "yes" not in keys and "another number" in keys and "esc no" in keys

@@ -205,20 +205,22 @@ def _model(name: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("key", "field", "value"),
+    ("keys", "field", "value"),
     [
-        ("plus", "batch", 2),
-        (":checkpointing", "checkpointing", True),
-        (":precision", "precision", "autocast"),
-        (":optimizer", "optimizer", "adamw-foreach"),
-        (":lora", "lora", 8),
+        (("plus",), "batch", 2),
+        ((":checkpointing",), "checkpointing", True),
+        (("colon", *"precision", "down", "enter"), "precision", "autocast"),
+        (("colon", *"optimizer", "down", "enter"), "optimizer", "adamw-foreach"),
+        (("colon", *"lora", "down", "enter"), "lora", 8),
     ],
 )
-async def test_a_key_changes_the_training_and_plans_again(key: str, field: str, value: object) -> None:
+async def test_a_key_changes_the_training_and_plans_again(
+    keys: tuple[str, ...], field: str, value: object
+) -> None:
     async with session("dgx-h100", TRAIN) as s:
         await opened(s)
         before = texts(s)
-        await s.press(key)
+        await s.press(*keys)
         assert getattr(request(s).workload, field) == value
         assert texts(s) != before
         await s.press("x")
@@ -289,7 +291,7 @@ async def test_without_a_model_it_is_asked_for() -> None:
         await s.until(lambda: strategies(s))
         assert request(s).typed
         # The answer is kept for the next time, also when the command changes.
-        await s.press("escape", "@launcher")
+        await s.press("escape", "@launcher", "down", "enter")
         await opened(s)
         assert strategies(s)
 

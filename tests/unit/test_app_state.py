@@ -104,7 +104,7 @@ def test_without_a_reading_there_is_nothing_to_select() -> None:
     assert (state.rows, state.selected, state.verdicts, state.limits) == ((), (), {}, None)
     assert state.current is None and state.gpus_with_index(0) == ()
     assert state.move_cursor(1) is state and state.reorder(1)[0] is state
-    for unchanged, reason in (state.add_best(), state.next_order()):
+    for unchanged, reason in (state.add_best(), state.in_order("best")):
         assert unchanged is state and reason
 
 
@@ -264,7 +264,7 @@ def test_ones_own_job_is_told_as_such_before_its_processes_are_seen_and_then() -
         snapshot = replace(box(first, *FOUR[1:]), claims=(claim,), jobs=(mine,))
         state = with_selected(AppState({}, LaunchOptions(("true",))).with_snapshot(snapshot), 0)
         assert state.warnings == ("GPU 0 is in use by your job c2j7, 2s",)
-        assert lines_of_panel(state, 60)[0] == 0
+        assert lines_of_panel(state, 60) == 0
         asked = not_free_lines(not_free(state.selection, {}, snapshot, state.verdicts), snapshot)
         assert asked[FOUR[0].key].endswith("GPU 0 is in use by your job c2j7, 2s")
     other = replace(box(*FOUR), claims=(replace(claim, own=False, user="ana", job=None),))
@@ -316,9 +316,9 @@ def test_without_a_selected_device_at_the_cursor_the_last_one_moves() -> None:
     assert (selected(state), state.cursor) == ([1, 0], FOUR[1].key)
 
 
-def test_the_next_order_is_one_that_differs() -> None:
+def test_an_order_is_that_of_the_selected_devices_until_another_is_selected() -> None:
     full, empty = replace(FOUR[0], memory_used=2**34, memory_free=2**34), FOUR[1]
-    state, message = with_selected(app_state(full, empty), 0, 1).next_order()
+    state, message = with_selected(app_state(full, empty), 0, 1).in_order("emptiest")
     assert selected(state) == [1, 0] and state.order == "emptiest" and message
     assert with_selected(state, 0).order is None
 
@@ -330,15 +330,6 @@ def test_nothing_is_set_until_the_devices_are_decided() -> None:
     state = app_state(options=LaunchOptions(("true",)))
     assert state.launch.environment({}) == {}
     assert with_selected(state, 1).launch.environment({})[VENDOR.visibility.variable] == "1"
-
-
-def test_launchers_and_ids_go_round() -> None:
-    state = app_state(options=LaunchOptions(("python", "train.py")))
-    seen = [state.launcher]
-    while (state := state.next_launcher()).launcher != seen[0]:
-        seen.append(state.launcher)
-    assert "torchrun" in seen
-    assert state.other_ids().options.ids == "uuid" and state.other_ids().other_ids().options.ids == "index"
 
 
 def test_warnings_name_devices_that_are_not_free_and_a_box_that_is_not_real() -> None:

@@ -41,7 +41,7 @@ def text(app_state: AppState, width: int = 80) -> str:
 
 
 DOZEN = "space J K b enter w y e t p D question_mark colon ctrl+p q"
-CURSOR = "down j up k home g end G pagedown pageup slash right"
+CURSOR = "down j up k home g end G pagedown pageup slash right s"
 MORE = "shift+down shift+up f1 ctrl+z"
 """The same as one of the dozen, for other keyboards and habits."""
 

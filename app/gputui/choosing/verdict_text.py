@@ -168,7 +168,7 @@ def not_free_lines(found: Mapping[str, NotFree], now: Snapshot) -> dict[str, str
             continue
         was = f" (was {each.before})" if each.before and each.before != each.verdict.state else ""
         lines[key] = (
-            f"{name} = GPU {now.label(each.device)} is {each.verdict.state}{was}:"
+            f"{name} = GPU {now.label(each.device)} is {each.verdict.shown}{was}:"
             f" {reason(each.verdict, now.time)}"
         )
     return lines
@@ -292,7 +292,7 @@ def _used_by(processes: tuple[Process, ...], now: float, idle: str) -> tuple[str
     else:
         user, what = person(main.user, main.own), program(main.command or UNKNOWN)
         full, few = (
-            f"{user} {'are' if user == YOU else 'is'} running {what} (pid {main.pid})",
+            f"{user} {_does(user, idle)} {what} (pid {main.pid})",
             f"{user} {what}{age}",
         )
     full += age and f",{age}"
@@ -304,6 +304,13 @@ def _used_by(processes: tuple[Process, ...], now: float, idle: str) -> tuple[str
     if idle:
         return f"{full}, {idle}", f"{person(main.user or UNKNOWN, main.own)} {idle}"
     return full, few
+
+
+def _does(user: str, idle: str) -> str:
+    """The verb before a program: of one that does nothing, nobody says that it is running."""
+    if idle:
+        return "have" if user == YOU else "has"
+    return "are running" if user == YOU else "is running"
 
 
 def idle_text(cause: Cause, now: float) -> str:

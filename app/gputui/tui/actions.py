@@ -304,7 +304,7 @@ ACTIONS: tuple[Action, ...] = (
         also="options preferences configure rules interval confine idle",
         page=True,
     ),
-    _settings("sort", "", "Sort the devices", "by index, utilization, memory, temperature, state or user"),
+    _settings("sort", "s", "Sort the devices", "by index, utilization, memory, temperature, state or user"),
     _settings(
         "columns",
         "",
@@ -343,7 +343,7 @@ ACTIONS: tuple[Action, ...] = (
         hint="more",
         also="search actions commands",
     ),
-    _settings("stop", "ctrl+z", "Back to the shell", "fg returns", also="suspend"),
+    _settings("stop", "ctrl+z", "Back to the shell", "fg returns", word="suspend"),
     _settings("quit", "q", "Quit", "without starting anything", hint="quit", also="exit close"),
 )
 

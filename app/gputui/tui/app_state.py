@@ -27,7 +27,6 @@ from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.tui.actions import key_of
-from gputui.tui.cycle import following
 from gputui.tui.device_rows import NOISY, listed
 from gputui.vendors.registry import (
     inherited,
@@ -59,6 +58,14 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 NO_DEVICES = "no devices in this box: gputui doctor says what is missing, :nodes shows other boxes"
+
+ORDER_NAMES: dict[Order, str] = {
+    "best": "best for the links",
+    "given": "by index",
+    "fastest": "fastest first",
+    "emptiest": "emptiest first",
+}
+"""What the screen calls the orders of devices."""
 
 _NOT_READ = Snapshot(Host(), 0.0, ())
 
@@ -94,7 +101,11 @@ class Suggestion:
     def reason(self) -> str:
         """The same, and how many others there are."""
         count = len(self.alternatives)
-        return f"{self.index + 1} of {count} (:next set): {self.why}" if count > 1 else self.why
+        return (
+            f"{self.why}   (set {self.index + 1} of {count}: :next set shows another)"
+            if count > 1
+            else self.why
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -652,20 +663,12 @@ class AppState:
             return self
         return replace(self._select(self.selection.move(key, place - rank)), cursor=key)
 
-    def next_order(self) -> tuple[AppState, str | None]:
-        """Put the selected devices in the next order: best, fastest, emptiest, the box's own."""
-        from gputui.choosing.order import ORDERS
-
+    def in_order(self, order: Order) -> tuple[AppState, str | None]:
+        """Put the selected devices in this order."""
         if len(self.selected) < 2:
             return self, "an order needs two selected devices: space or 0-9 selects"
-        at = ORDERS.index(self.order) + 1 if self.order else 0
-        names = {"best": "best for the links", "given": "by index"}
-        for order in (*ORDERS[at:], *ORDERS[:at]):
-            keys = self._ordered(order)
-            if keys != self.selection.keys:
-                app_state = replace(self._select(Selection(keys)), order=order)
-                return app_state, f"order: {names.get(order, order + ' first')}"
-        return self, "every order is the same for these devices"
+        app_state = replace(self._select(Selection(self._ordered(order))), order=order)
+        return app_state, f"order: {ORDER_NAMES[order]}"
 
     def _ordered(self, order: Order) -> tuple[str, ...]:
         """The keys of the selected devices in the given order."""
@@ -722,17 +725,6 @@ class AppState:
         plain = self.launcher == "python"
         return printable(self.options.command[0].rsplit("/", 1)[-1]) if plain else self.launcher
 
-    def next_launcher(self) -> AppState:
-        """Switch to the next launcher in the list."""
-        from gputui.launching.launchers import LAUNCHERS
-
-        return replace(self, options=replace(self.options, launcher=following(LAUNCHERS, self.launcher)))
-
-    def other_ids(self) -> AppState:
-        """Name devices by UUID instead of by index, or the reverse."""
-        ids = self.options.ids
-        return replace(self, options=replace(self.options, ids="index" if ids == "uuid" else "uuid"))
-
     def not_of_this_machine(self, what: str) -> str:
         """The message where devices, processes or jobs (`what`) belong to a demo or a recording."""
         return f"these {what} are not this machine's ({self.label})"
@@ -749,7 +741,7 @@ class AppState:
             key = key_of("order", self.screen.keymap)
             return (
                 "behind NVSwitches, NCCL may mix up an order that is not ascending (nccl #1906):"
-                f" press {key} to sort"
+                f" {key} by index sorts it"
             )
         return None
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import dataclass, replace
 
 WIDE = 120
 """Cells from which there are two columns: the table with what is below it, and the other panels."""
@@ -16,9 +16,6 @@ VERY_WIDE = 180
 
 _SHORT = 13
 """Lines below which the selection and the launch line have no rules."""
-
-_FEW = 10
-"""Lines below which the launch line has one line."""
 
 _TINY = 8
 """Lines below which there is no header, and a message takes the place of the keys."""
@@ -32,6 +29,9 @@ _ROWS_KEPT, _ROWS_KEPT_SHORT = 5, 3
 _LINES_KEPT = 4
 """Lines of the launch line and its warnings that may take the place of further rows."""
 
+_NOTES, _NOTES_SHORT, _LOW = 2, 1, 30
+"""Lines for warnings and remarks below the launch line; the same on a terminal lower than the last."""
+
 
 class Size(NamedTuple):
     """The fewest lines that are worth showing, and the lines that show everything; `most` counts the lines of
@@ -41,22 +41,11 @@ class Size(NamedTuple):
     wants: int
     most: int = 0
 
-    def at_least(self, other: Size) -> Size:
-        """The size that also has room for the lines of the other."""
-        return Size(self.least, max(self.wants, other.wants), max(self.most, other.most))
-
 
 class LaunchRoom(NamedTuple):
-    """The most lines under the launch's rule.
+    """The lines for the launch line, its warnings and its remarks, and whether a rule is above them."""
 
-    line     for the launch line;  all: for the launch line and its warnings
-    remarks  for the launch line, its warnings and its remarks: all devices stay visible
-    ruled    whether there is a rule
-    """
-
-    line: int
-    all: int
-    remarks: int
+    lines: int
     ruled: bool = True
 
 
@@ -91,15 +80,13 @@ class Column:
 class Layout:
     """The main screen at one size.
 
-    header, rules, message   whether there is a header; rules over the sections; a line for messages
+    roomy                    whether there are a header and a line for messages
     table                    lines of the device table, its heading included
     left                     the column below the table, of the same width; `beside` is to the right of both
     bottom                   the column below all of them, as wide as the terminal
     """
 
-    header: bool
-    rules: bool
-    message: bool
+    roomy: bool
     table: int
     left: Column
     beside: Column | None = None
@@ -112,14 +99,17 @@ class Layout:
         return tuple(each for column in columns if column is not None for each in column.heights)
 
 
-def launch_room(height: int, devices: int) -> LaunchRoom:
-    """The room of the launch: all lines that keep every device visible, otherwise a few lines."""
+def launch_room(height: int, devices: int, wanted: int) -> LaunchRoom:
+    """The room of the launch, whatever is selected: the lines that its launch line may take (`wanted`), and
+    some for notes, unless they would take the last rows of a table that else is shown whole."""
     around = 7 if has_rules(height) else 5 if height >= _TINY else 3
     left = height - min(devices, _MOST_ROWS) - around
     kept = height - min(devices, _ROWS_KEPT if has_rules(height) else _ROWS_KEPT_SHORT) - around
     most = max(1, left, min(_LINES_KEPT, kept))
-    line = min(most, max(2 if height >= _FEW else 1, left))
-    return LaunchRoom(line, most, max(0, left), has_rules(height))
+    notes = _NOTES if height >= _LOW else _NOTES_SHORT
+    if wanted <= left:
+        notes = min(notes, left - wanted)
+    return LaunchRoom(min(most, wanted + notes), has_rules(height))
 
 
 def side_width(width: int) -> int:
@@ -136,27 +126,27 @@ def has_rules(height: int) -> bool:
     return height >= _SHORT
 
 
-def lay_out(
-    width: int, height: int, devices: int, below: int, parts: Sequence[Part], before: Layout | None = None
-) -> Layout:
+def lay_out(width: int, height: int, devices: int, below: int, parts: Sequence[Part] | None) -> Layout:
     """The layout of a terminal of this size.
 
     devices  rows of the table; 0 where a text replaces them and takes all the room
     below    lines of the selection and the launch line together
-    parts    the panels that have something to show, the most important first
-    before   the last layout for the same width, height, devices and parts: a change of `below` changes only
-             the last panel of each column, as long as that panel keeps its least
+    parts    the panels that have something to show, the most important first; None where that is not known
+             yet: their room stays blank
     """
-    kept = dict(before.heights) if before is not None else {}
-    header = message = height >= _TINY
-    room = max(1, height - below - 1 - header - message)
+    roomy = height >= _TINY
+    room = max(1, height - below - 1 - 2 * roomy)
     table = min(devices + 1, room) if devices else room
     left_over = room - table
-    layout = partial(Layout, header, has_rules(height), message, table)
+    layout = partial(Layout, roomy, table)
     if width < WIDE or not devices:
-        return layout(Column(width, _in_one_column(left_over, parts, kept)))
+        # The timelines come last and get only what the others leave, as these have no room elsewhere.
+        last = [replace(part, spare=True) for part in parts or () if part.place == "table"]
+        return layout(Column(width, share(left_over, [*_beside(parts or ()), *last])))
+    if parts is None:
+        return layout(Column(_left_width(width)), Column(side_width(width)))
     beneath = [part for part in parts if part.place == "table"]
-    side = [part for part in parts if part.place == "side"]
+    side = _beside(parts)
     if not side:
         return layout(Column(width, share(left_over, beneath)))
     left_width, right_width = _left_width(width), side_width(width)
@@ -170,53 +160,31 @@ def lay_out(
         # Charts that are higher than `most` show nothing more.
         least = min(table + _wanted(under[:1]), (table + room) // 2)
         top = max(least, room - (charts.most or room), min(lines, room - charts.wants))
-        if before is not None and before.beside is not None and before.bottom is not None:
-            top = max(top, before.beside.lines)
         top = min(top, room - charts.least)
         if top >= table:
             return layout(
-                Column(left_width, share(top - table, under, kept)),
-                Column(right_width, share(top, others, kept)),
+                Column(left_width, share(top - table, under)),
+                Column(right_width, share(top, others)),
                 Column(width, share(room - top, beneath)),
             )
     left = Column(left_width, share(left_over, beneath))
-    return layout(left, Column(right_width, share(room, side, kept)))
+    return layout(left, Column(right_width, share(room, side)))
+
+
+def _beside(parts: Sequence[Part]) -> list[Part]:
+    return [part for part in parts if part.place == "side"]
 
 
 def _wanted(parts: Sequence[Part]) -> int:
     return sum(max(part.size.least, part.size.wants) for part in parts)
 
 
-def _in_one_column(room: int, parts: Sequence[Part], kept: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """The heights of panels in one column below the table: the panel whose place is there (the timelines) is
-    the last and gets only what the others leave, as they have no room elsewhere."""
-    others = [part for part in parts if part.place == "side"]
-    spare = [part for part in parts if part.place == "table"]
-    if not others:
-        return share(room, spare)
-    # Here a panel that has less to show than its least elsewhere leaves no blank lines.
-    heights = {part.name: part.size.wants for part in others}
-    wanted = sum(heights.values())
-    if not spare or room - wanted < spare[0].size.least:
-        return share(room, others, kept)
-    charts = spare[0]
-    _give(room - wanted - _wanted([charts]), heights, {part.name: part.size.most for part in others})
-    heights[charts.name] = room - sum(heights.values())
-    return _lasting(room, [*others, charts], heights, kept)
-
-
-def share(
-    room: int, parts: Sequence[Part], kept: Mapping[str, int] | None = None
-) -> tuple[tuple[str, int], ...]:
-    """The heights of panels in one column, the growing panels last, so that a change of their room moves no
-    other panel.
+def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
+    """The heights of panels in one column.
 
     Each panel in turn gets its least, as long as there is room. Then the panels that do not grow get what
-    they want, so that they keep their place while the others change; at most half of the rest if there are
-    others. What then remains is for the growing panels, then for what the others still want, or else for the
-    last panel.
-
-    kept  the earlier heights: they stay, except the last panel's, as long as that panel keeps its least
+    they want; at most half of the rest if the others want more than there is. What then remains is for the
+    growing panels, then for what the others still want, or else for the last panel.
     """
     shown: list[Part] = []
     for part in parts:
@@ -226,14 +194,14 @@ def share(
     heights = {part.name: part.size.least for part in shown}
     left = room - sum(heights.values())
     growing = [part for part in shown if part.grows]
-    half = left // 2 if growing else 0
+    half = left // 2 if growing and _wanted(shown) > room else 0
     left = half + _give(left - half, heights, {p.name: p.size.wants for p in shown if not p.grows})
     rest = sorted((*growing, *shown), key=lambda part: part.spare)
     left = _give(left, heights, {part.name: part.size.wants for part in rest})
     left = _give(left, heights, {part.name: part.size.most for part in shown})
     if shown:
         heights[(growing or shown)[-1].name] += left
-    return _lasting(room, sorted(shown, key=lambda part: part.grows), heights, kept or {})
+    return tuple(heights.items())
 
 
 def _give(lines: int, heights: dict[str, int], upto: Mapping[str, int]) -> int:
@@ -243,15 +211,3 @@ def _give(lines: int, heights: dict[str, int], upto: Mapping[str, int]) -> int:
         heights[name] += more
         lines -= more
     return lines
-
-
-def _lasting(
-    room: int, shown: Sequence[Part], heights: Mapping[str, int], kept: Mapping[str, int]
-) -> tuple[tuple[str, int], ...]:
-    """The heights of panels in screen order; the `kept` heights where the last panel can take the rest."""
-    names = [part.name for part in shown]
-    if names and shown[-1].grows and all(name in kept for name in names):
-        last = room - sum(kept[name] for name in names[:-1])
-        if last >= shown[-1].size.least:
-            return (*((name, kept[name]) for name in names[:-1]), (names[-1], last))
-    return tuple((name, heights[name]) for name in names)

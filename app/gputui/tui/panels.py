@@ -5,7 +5,8 @@ A new panel is one row here: its name (in the settings), its title, and its pure
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Literal
 
 from gputui.inventory.light_dataclasses import dataclass
@@ -34,8 +35,8 @@ _HIGHEST = 25
 """Most lines of the three charts of one device and the line between two devices: higher charts add
 nothing."""
 
-_RESERVED = 8
-"""Most lines that a panel reserves for devices: other panels need lines, too."""
+_RESERVED, _RESERVED_BELOW = 8, 2
+"""Most lines that a panel reserves for devices, beside the table and below it: other panels need lines."""
 
 _RESERVED_IN_LINE = 3
 """Lines of the queue that are reserved for waiters where anybody waits."""
@@ -97,11 +98,9 @@ def _kept(size: Callable[[AppState, int], Size], facts: Facts) -> Callable[[AppS
 def _size_of_processes(app_state: AppState, width: int) -> Size:
     if not (app_state.rows or app_state.filter_hides_all):
         return NOTHING
-    lines = 1 + max(1, len(groups(app_state)))
-    if width < WIDE:
-        return Size(4, lines)
-    # Reserve a line for each of these devices, so that no panel moves when a process starts there.
-    return Size(4, lines + min(devices_to_come(app_state), _RESERVED))
+    least, reserved = (4, _RESERVED) if width >= WIDE else (3, _RESERVED_BELOW)
+    # Reserve a line for each of these devices, so that a process that starts there has one.
+    return Size(least, 1 + max(1, len(groups(app_state))) + min(devices_to_come(app_state), reserved))
 
 
 def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -241,19 +240,19 @@ PANELS: tuple[Panel, ...] = (
 PANELS_BY_NAME: dict[str, Panel] = {panel.name: panel for panel in PANELS}
 
 
-def parts(app_state: AppState, width: int, before: Sequence[Part] = ()) -> list[Part]:
+def parts(app_state: AppState, width: int, before: Mapping[str, int] = MappingProxyType({})) -> list[Part]:
     """The panels that ask for room on a terminal of this width, in their order.
 
-    before  their previous requests: no panel asks for less, so that its changes move no other panel
+    before  the lines that panels already have: those that do not grow ask for the same, as nothing may move
+            while the user looks at it
     """
-    asked = {part.name: part.size for part in before}
     found: list[Part] = []
     for panel in PANELS:
         if panel.name in app_state.screen.hidden or not (panel.narrow or width >= WIDE):
             continue
-        size, most = panel.size(app_state, width), asked.get(panel.name)
-        if most is not None and (size != NOTHING or panel.stays):
-            size = (most if size == NOTHING else size).at_least(most)
+        size, lines = panel.size(app_state, width), before.get(panel.name)
+        if lines is not None and not panel.grows and (size != NOTHING or panel.stays):
+            size = Size(lines, lines)
         if size != NOTHING:
             found.append(Part(panel.name, size, panel.place, panel.grows, panel.spare))
     return found

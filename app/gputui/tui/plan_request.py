@@ -17,15 +17,13 @@ from gputui.planning.serving import Serving
 from gputui.planning.serving_plan import plan_for
 from gputui.planning.workload import OPTIMIZERS, PRECISIONS, Workload, said_of
 from gputui.tui.app_state import NO_DEVICES, AppState
-from gputui.tui.cycle import following
 
 CHOICES: Mapping[str, Sequence[object]] = {
     "precision": PRECISIONS,
     "optimizer": tuple(OPTIMIZERS),
-    "checkpointing": (False, True),
     "lora": (0, 8, 16, 32, 64, 128),
 }
-"""The usual values of fields of the workload."""
+"""What a field of the workload is chosen from; a LoRA rank of 0 is none."""
 _MOST_BATCH = 1 << 16
 
 
@@ -74,9 +72,8 @@ class PlanRequest:
         now = self.workload.batch
         return self.having(batch=min(_MOST_BATCH, 2 * now) if more else max(1, now // 2))
 
-    def next(self, field: str) -> PlanRequest:
-        """The request with the next of the usual values of a field of the workload."""
-        return self.having(**{field: following(CHOICES[field], getattr(self.workload, field))})
+    def other_checkpointing(self) -> PlanRequest:
+        return self.having(checkpointing=not self.workload.checkpointing)
 
 
 def request_of(training: Training) -> PlanRequest:

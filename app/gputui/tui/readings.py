@@ -10,10 +10,12 @@ from gputui.inventory.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The result of one turn of the sampler, and when that turn began (`time.monotonic`)."""
+    """The result of one turn of the sampler, and when that turn began (`time.monotonic`). The `first` one
+    leaves out what takes long."""
 
     result: Snapshot | Exception
     began: float
+    first: bool = False
 
 
 class Mailbox:
@@ -25,7 +27,7 @@ class Mailbox:
 
     def put(self, result: Snapshot | Exception, began: float) -> None:
         """Store a reading and call the listener, on the sampler's thread."""
-        self.latest = Reading(result, began)
+        self.latest = Reading(result, began, first=self.latest is None)
         # A single read: another thread may set it to None between two reads.
         listener = self.listener
         if listener is not None:

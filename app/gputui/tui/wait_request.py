@@ -70,7 +70,12 @@ def what_it_does(line: str, app_state: AppState) -> str:
         free = named if count is None else "a device" if one else devices_text(count)
         return f"Run as a job now? {free[0].upper()}{free[1:]} {'is' if one else 'are'} free.{then}"
     wanted = named if count is None else "any device" if count == 1 else f"any {devices_text(count)}"
-    return f"{'All busy. ' if app_state.is_full else ''}Wait for {wanted}? You would be {place}.{then}"
+    # A number that was asked for in vain leaves the selection as it was.
+    other = count is not None and app_state.selected and not line.strip()
+    instead = f", not only for the selected {named}" if other else ""
+    return (
+        f"{'All busy. ' if app_state.is_full else ''}Wait for {wanted}{instead}? You would be {place}.{then}"
+    )
 
 
 def place_in_line(request: DeviceRequest, waiters: Sequence[Waiter], app_state: AppState) -> str | None:

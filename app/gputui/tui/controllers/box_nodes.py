@@ -90,7 +90,6 @@ class BoxNodes(Nodes[LaunchRequest]):
             "best": partial(self._choose, keys.add_best),
             "other": partial(self._choose, keys.next_best),
             "ask": self._ask,
-            "order": partial(self._change, keys.next_order),
             "later": partial(self._change, partial(keys.reorder, 1)),
             "earlier": partial(self._change, partial(keys.reorder, -1)),
             "clear": partial(self._change, keys.clear),
@@ -163,7 +162,7 @@ class BoxNodes(Nodes[LaunchRequest]):
 
     def hints(self, action: str) -> bool:
         # Without a selection, some keys only show what is missing. On a device, the hint of ⏎ is enough.
-        if action in ("number", "order") or (action in _OF_A_CALL and isinstance(self.launched(False), str)):
+        if action == "number" or (action in _OF_A_CALL and isinstance(self.launched(False), str)):
             return False
         return super().hints(action) and not (action == "return" and self._device is not None)
 

@@ -128,18 +128,6 @@ class LaunchController:
             self._view.show_message(message, "warn")
             self._view.set_app_state(app_state)
 
-    def next_launcher(self) -> None:
-        self._view.set_app_state(self._view.app_state.next_launcher())
-
-    def other_ids(self) -> None:
-        app_state = self._view.app_state.other_ids()
-        self._view.set_app_state(app_state)
-        if not app_state.selected:
-            # No launch line shows it yet.
-            self._view.show_message(
-                f"devices are named by {'UUID' if app_state.options.ids == 'uuid' else 'index'}"
-            )
-
     # Copying
 
     def copy(self) -> None:
@@ -245,7 +233,7 @@ class LaunchController:
         if offered.suggestion is not before.suggestion and offered.suggestion is not None:
             why = offered.suggestion.why
         reasons = [each for each in (why, *offered.warnings) if each]
-        self._view.open(ConfirmScreen(tuple(reasons), free=question), answered)
+        self._view.open(ConfirmScreen(self._view, question, reasons, ("detach", "return")), answered)
 
     def _cannot_start(self) -> bool:
         """Whether the command cannot start; the reason is shown."""
@@ -324,10 +312,9 @@ class LaunchController:
             self._view.show_message(f"nothing is started: {'; '.join(reasons)}", "lost")
         else:
             self._asking = pending
-            may_wait = pending.queue is not None
-            self._view.open(
-                ConfirmScreen(reasons, may_wait=may_wait), partial(self._answered, pending, before)
-            )
+            offers: tuple[Answer, ...] = ("wait",) if pending.queue is not None else ()
+            question = ConfirmScreen(self._view, "Start anyway?", reasons, offers, warns=True)
+            self._view.open(question, partial(self._answered, pending, before))
 
     def _reasons(self, pending: PendingLaunch, unread: str) -> tuple[str, ...]:
         """Why the launch does not start at once, by the last reading."""
@@ -511,11 +498,12 @@ class LaunchController:
             text, good = start_launch.in_line(now, self._environ, request, simulated)
             self._view.show_message(text, "" if good else "lost")
 
+        keys = [("1-9", "another number"), ("esc", "no")]
         try:
             prompt = question("")
+            keys.insert(0, ("⏎", "yes"))
         except GroupingError as error:
             prompt = str(error)
-        keys = (("⏎", "yes"), ("1-9", "another number"))
         other = "or type a number for any devices: 2; 4 tp=2 for groups of two"
         line = LineScreen(
             prompt, "", other, lambda typed: question(typed) and None, explain=question, keys=keys

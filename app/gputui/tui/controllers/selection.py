@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from gputui.allocating.settings import ScreenSettings
 from gputui.choosing.grouping import GroupingError, parse_request
+from gputui.choosing.selection import Selection
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
 from gputui.tui.actions import key_of
@@ -35,6 +36,8 @@ class SelectionController:
         self._divided: Device | None = None
         """The GPU with MIG instances whose number was just typed: the next digit is an instance's number."""
         self._stop_timer: Callable[[], object] = lambda: None
+        self.cleared = Selection()
+        """The selection that the last key has cleared."""
         self.after: Callable[[float, Callable[[], None]], Callable[[], object]] = self._on_timer
         """Calls a function after so many seconds, unless the returned function is called before."""
 
@@ -54,12 +57,7 @@ class SelectionController:
         hidden = all(device.key != key for device in before.rows)
         # One app state, so that the screen is drawn once.
         at_device = before if hidden else replace(before, cursor=key)
-        app_state, message = at_device.toggle(before.box.by_key[key])
-        if hidden and app_state.selection != before.selection:
-            done = "selected" if key in app_state.selection else "deselected"
-            what = message or f"GPU {before.box.label(before.box.by_key[key])} is {done}"
-            message = f"{what}; the filter hides it"
-        self._warn(app_state, message)
+        self._warn(*at_device.toggle(before.box.by_key[key]))
 
     def to_device(self, key: str) -> None:
         """Put the cursor on the device with this key."""
@@ -235,9 +233,6 @@ class SelectionController:
         prompt = refused() or BEST_PROMPT
         self._view.open(LineScreen(prompt, placeholder="how many", check=error_in, replaces=True), answered)
 
-    def next_order(self) -> None:
-        self._show(*self._view.app_state.next_order())
-
     def read_command_away(self) -> None:
         """Do as `read_command` does, but read the scripts that the command starts on another thread than the
         one that paints: a long script takes a tenth of a second. The second read uses a cache."""
@@ -269,6 +264,19 @@ class SelectionController:
 
     def clear(self) -> None:
         self._view.set_app_state(self._view.app_state.clear())
+
+    def clear_or_restore(self) -> None:
+        """Clear the selection; where that was just done, restore it, in its order."""
+        app_state, before = self._view.app_state, self.cleared
+        self.cleared = app_state.selection
+        if app_state.selection.decided:
+            self.clear()
+            numbers = ",".join(map(app_state.box.label, app_state.selected))
+            words = f"cleared {numbers}: esc again restores it" if numbers else "no longer CPU only"
+            self._view.show_message(words, passing=True)
+        elif before.keys:
+            # Devices may have vanished since.
+            self._view.set_app_state(app_state.with_devices(before.prune(app_state.box.by_key).keys))
 
     def cpu_only(self) -> None:
         self._view.set_app_state(self._view.app_state.cpu_only())

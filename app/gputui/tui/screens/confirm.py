@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from typing import Literal
 
 from textual.app import ComposeResult
@@ -9,43 +11,67 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from gputui.tui.main_view import MainView
+from gputui.tui.screens.page import PageKeys
 from gputui.tui.widgets.dialog_keys import DialogKeys
 
 Answer = Literal["run", "wait", "back", "detach", "return"]
 
+_KEYS: dict[Answer, tuple[str, str]] = {
+    "run": ("⏎", "yes"),
+    "detach": ("d", "as a job"),
+    "return": ("r", "run and come back"),
+    "wait": ("w", "wait in line, as a job"),
+    "back": ("esc", "no"),
+}
+
+_UNREAD = 0.5
+"""Seconds in which Enter may be a second press of the key that asked: it then starts nothing unread."""
+
 
 class ConfirmScreen(ModalScreen[Answer]):
-    """`reasons` are the facts that the answer depends on, a line each; `may_wait` offers to wait in line.
-
-    Enter is not accepted as an answer, so that a second press of it starts nothing unread; unless the devices
-    are `free` and only the choice is asked about. Then the other ways of a start are offered, too.
-    """
+    """`reasons` are the facts that the answer depends on, a line each; `offers` are the answers beside yes
+    and no. With `warns`, the reasons must be read first."""
 
     CSS_PATH = "dialog.tcss"
     BINDINGS = [
-        ("y", "answer('run')", "Run"),
-        ("enter", "answer('run', True)", "Run"),
-        ("d", "answer('detach', True)", "Run as a job"),
-        ("r", "answer('return', True)", "Run and come back"),
+        ("enter", "yes", "Yes"),
+        ("y", "answer('run')", "Yes"),
+        ("d", "answer('detach')", "Run as a job"),
+        ("r", "answer('return')", "Run and come back"),
         ("w", "answer('wait')", "Wait in line"),
-        ("n,escape,q", "answer('back')", "Back"),
+        ("n,escape,q", "answer('back')", "No"),
+        ("question_mark,f1", "help", "Help"),
     ]
 
-    def __init__(self, reasons: tuple[str, ...], may_wait: bool = False, free: str = "") -> None:
+    def __init__(
+        self,
+        view: MainView,
+        question: str,
+        reasons: Sequence[str],
+        offers: Sequence[Answer] = (),
+        warns: bool = False,
+    ) -> None:
         super().__init__(classes="dialog tells-notes")
-        self.reasons, self._may_wait, self._free = reasons, may_wait, free
+        self._view, self._question, self.reasons, self._warns = view, question, reasons, warns
+        self._answers = {each: keys for each, keys in _KEYS.items() if each in ("run", *offers, "back")}
+        self._asked = time.monotonic()
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            yield Static(self._free or "Start anyway?", markup=False, classes="question")
+            yield Static(self._question, markup=False, classes="question")
             for line in self.reasons:
                 yield Static(line, markup=False)
-        waiting = [("w", "wait in line, as a job")] if self._may_wait else []
-        keys = [("y", "start anyway"), *waiting, ("n", "cancel")]
-        if self._free:
-            keys = [("⏎", "yes"), ("d", "as a job"), ("r", "run and come back"), ("esc", "cancel")]
-        yield DialogKeys(keys)
+        yield DialogKeys([*self._answers.values(), ("?", "help")])
 
-    def action_answer(self, answer: Answer, of_free: bool = False) -> None:
-        if (answer != "wait" or self._may_wait) and (self._free or not of_free):
+    def action_yes(self) -> None:
+        if not self._warns or time.monotonic() - self._asked >= _UNREAD:
+            self.dismiss("run")
+
+    def action_answer(self, answer: Answer) -> None:
+        if answer in self._answers:
             self.dismiss(answer)
+
+    def action_help(self) -> None:
+        rows = tuple((key, words[:1].upper() + words[1:]) for key, words in self._answers.values())
+        self._view.open_help(PageKeys(rows, frozenset()))

@@ -8,7 +8,7 @@ from gputui.tui.main_view import MainView
 from gputui.tui.process_rows import Row, device_rows
 from gputui.tui.screens.page import hidden, shown
 from gputui.tui.screens.page import window as window_of
-from gputui.tui.screens.process_list import END, ProcessListPage, part_shown
+from gputui.tui.screens.process_list import END, ProcessListPage
 from gputui.tui.views.device import device_facts
 from gputui.tui.views.processes import Listing, listed
 from gputui.tui.views.text import Line, clip, title
@@ -75,8 +75,7 @@ class DeviceScreen(ProcessListPage):
         if room < min(len(listing.items), _LEAST_ROWS):
             return self._scrolled([*facts, title("processes", width), listing.heading], listing, height)
         visible = self.part(listing, room, above=len(facts) + 2)
-        part = part_shown(listing.items[self.top : self.top + room], len(self.rows))
-        return [*facts, title("processes", width, part), listing.heading, *visible]
+        return [*facts, title("processes", width, self.beyond), listing.heading, *visible]
 
     def _timeline(self, width: int, room: int) -> list[Line]:
         """The timelines in the room that facts and processes leave."""

@@ -56,6 +56,8 @@ class JobsPage(ListPage):
         """Pieces of the log below the displayed ones."""
         self._pieces: int | None = None
         self._room = 1
+        self.reads = False
+        """Whether the log has the whole page."""
 
     @property
     def job(self) -> Job | None:
@@ -82,6 +84,9 @@ class JobsPage(ListPage):
 
     def lines(self, width: int, height: int) -> list[Line]:
         (listing, items), job = self.listing(width), self.job
+        if self.reads and job is not None:
+            self.lay_out((), above=0)
+            return self._log_lines(job, [], width, height)
         room = max(1, min(len(listing), height // 3 if job else height - 1))
         visible = self.window(listing, items, room, above=1)
         lines = [self.head(width), *visible]
@@ -94,6 +99,10 @@ class JobsPage(ListPage):
         for block in (facts, devices):
             if len(lines) + len(block) + _LEAST_LOG <= height:
                 lines += block
+        return self._log_lines(job, lines, width, height)
+
+    def _log_lines(self, job: Job, lines: list[Line], width: int, height: int) -> list[Line]:
+        """These lines, and below them the end of the job's log, or what the user reads of it."""
         before, self._room = self._room, max(1, height - len(lines) - 1)
         pieces = pieces_of(self.log_of(job), width, self._wraps)
         if self._back and self._pieces is not None:
@@ -131,6 +140,7 @@ class JobsScreen(JobsPage):
 
     BINDINGS = [
         FILTER,
+        shown("enter", "read_log", "log", "⏎", "The log on the whole page, or the jobs again"),
         hidden("f", "follow_log", "To the end of the log"),
         hidden("tab", "wrap_log", "Break long lines of the log, or cut them"),
         shown("S", "stop", "stop"),
@@ -144,6 +154,7 @@ class JobsScreen(JobsPage):
     OF_ITEM = frozenset(
         {
             "cursor",
+            "read_log",
             "follow_log",
             "wrap_log",
             "stop",
@@ -294,10 +305,28 @@ class JobsScreen(JobsPage):
                 placeholder="for example: launcher=python,torchrun env:NCCL_P2P_DISABLE=0,1 --repeat 3",
                 check=self._controller.problem_of,
                 explain=lambda line: self._controller.explain_comparison(job, line),
-                keys=(("⏎", "start"),),
+                keys=(("⏎", "start"), ("esc", "cancel")),
             ),
             answered,
         )
+
+    def action_read_log(self) -> None:
+        """Give the log the whole page, or show the list again."""
+        self.reads = not self.reads
+        self.draw()
+
+    def action_back(self) -> None:
+        if self.reads:
+            self.action_read_log()
+        else:
+            super().action_back()
+
+    def action_cursor(self, by: int) -> None:
+        """Move to another job; where the log has the page, scroll it."""
+        if self.reads:
+            self._scroll_log(-by)
+        else:
+            super().action_cursor(by)
 
     def action_follow_log(self) -> None:
         self._back, self._pieces = 0, None

@@ -91,8 +91,7 @@ class LaunchScreen(OptionsPage):
         height = self.size.height
         # The notes of the launch are shown here in full: a few settings stay visible above, no more.
         most = max(3, height - _SETTINGS)
-        room = LaunchRoom(most, most, most)
-        return launch(self.view.app_state, width, room, page=True)[: max(1, height - 6)]
+        return launch(self.view.app_state, width, LaunchRoom(most), page=True)[: max(1, height - 6)]
 
     def lines(self, width: int, height: int) -> list[Line]:
         if self._lists_launches:

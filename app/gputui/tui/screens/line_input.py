@@ -25,7 +25,7 @@ class LineScreen(ModalScreen[str | None]):
     replaces  the same, and typing replaces an invalid line after Enter
     rewrite   converts a line to another when Tab is pressed, None for no change
     input     the widget for the input
-    keys      what Enter and other keys do, for the line of keys
+    keys      what the keys do, for the line of keys; the last two stay longest
     """
 
     CSS_PATH = "line_input.tcss"
@@ -43,7 +43,7 @@ class LineScreen(ModalScreen[str | None]):
         replaces: bool = False,
         rewrite: Callable[[str], str | None] = lambda line: None,
         input: type[OneLine] = OneLine,
-        keys: Sequence[tuple[str, str]] = (("⏎", "accept"),),
+        keys: Sequence[tuple[str, str]] = (("⏎", "accept"), ("esc", "cancel")),
     ) -> None:
         super().__init__(classes="one-line")
         self.prompt, self._value, self._placeholder = prompt, value, placeholder
@@ -57,7 +57,7 @@ class LineScreen(ModalScreen[str | None]):
         with Vertical():
             yield Static(self._words_for(self._value), id="what", markup=False)
             yield self._input(self._value, placeholder=self._placeholder)
-        yield DialogKeys((*self._keys, ("esc", "cancel")))
+        yield DialogKeys(self._keys)
 
     def on_mount(self) -> None:
         if self._selected:

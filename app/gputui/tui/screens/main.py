@@ -21,6 +21,7 @@ from textual.containers import Container
 from textual.screen import Screen
 
 from gputui.allocating.settings import DEFAULT_INTERVAL, ScreenSettings, Settings, SettingsError, settings
+from gputui.choosing.selection import Selection
 from gputui.inventory.formatting import duration, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
@@ -36,7 +37,7 @@ from gputui.tui.controllers.pages import PageController
 from gputui.tui.controllers.plan import PlanController
 from gputui.tui.controllers.selection import SelectionController
 from gputui.tui.controllers.timelines import TimelineController
-from gputui.tui.layout import Layout, Part, has_rules, launch_room, lay_out
+from gputui.tui.layout import Layout, launch_room, lay_out
 from gputui.tui.message_log import Message, MessageLog
 from gputui.tui.messages import NewReading, PastFound
 from gputui.tui.outcome import Outcome
@@ -45,7 +46,7 @@ from gputui.tui.remembered_files import RememberedFiles
 from gputui.tui.screens.page import Page, PageKeys
 from gputui.tui.theme import default_theme
 from gputui.tui.views.header import header
-from gputui.tui.views.launch import launch
+from gputui.tui.views.launch import launch, lines_wanted
 from gputui.tui.views.messages import message_line
 from gputui.tui.views.table import rows_of_table
 from gputui.tui.widgets.device_table import DeviceTable
@@ -73,12 +74,6 @@ _SAVES_WITHIN = 1.5
 
 _END = 1000
 """Rows: more than any box has, so that the cursor goes to the end."""
-
-
-class Blank(Container):
-    """A container that paints nothing of its own."""
-
-    BLANK = True
 
 
 class MainScreen(Screen[None]):
@@ -128,8 +123,10 @@ class MainScreen(Screen[None]):
         self._below = 0
         """Lines of the selection and the launch line."""
         self._arranged: Layout | None = None
-        self._asked: tuple[object, list[Part], int] = None, [], 0
-        """Of the last layout: size, rows, filter, hidden panels; the panels' requests; lines below them."""
+        self._asked: tuple[object, list[str] | None] = None, None
+        """Of the last layout: size, rows, lines below, filter, hidden panels; the panels with content."""
+        self._whole = False
+        """Whether the box has been read as a whole: the first reading leaves out what takes long."""
         self._laid_out: Layout | None = None
         self._on_page: tuple[str, ...] = ()
         """The devices that the sampler reads in full for a page."""
@@ -144,14 +141,12 @@ class MainScreen(Screen[None]):
         self._log = MessageLog()
         self.page_action = ""
         """The action that opened the last page."""
-        self._first_began: float | None = None
-        """When the first reading began (`time.monotonic`)."""
         self._saved_screen, self._saving = app_state.screen, threading.Lock()
         self._saver: threading.Thread | None = None
         self._not_saved: str | None = None
         self._unsaved: dict[tuple[str, str], Any] = {}
         """Values by table and key, which are not saved because the box is not this machine."""
-        self._list = Blank(id="list")
+        self._list = Container(id="list")
         self._history, self._lists, self._bottom = (
             PanelColumn(name, self.perform) for name in ("history", "lists", "bottom")
         )
@@ -165,8 +160,10 @@ class MainScreen(Screen[None]):
             each.take = self._take_lines
 
     def compose(self) -> ComposeResult:
+        # The first painting has the columns of the next one.
+        self._arrange(lay_out(*self.app.size, rows_of_table(self.app_state), 0, None))
         yield self._header
-        with Blank(id="body"):
+        with Container(id="body"):
             with self._list:
                 yield self._table
                 yield self._history
@@ -200,7 +197,7 @@ class MainScreen(Screen[None]):
             "best": selection.add_best,
             "other": selection.next_best,
             "ask": selection.ask_for_best,
-            "order": selection.next_order,
+            "order": partial(self._open_palette, "order"),
             "later": partial(selection.reorder, 1),
             "earlier": partial(selection.reorder, -1),
             "down": partial(selection.move_cursor, 1),
@@ -212,8 +209,8 @@ class MainScreen(Screen[None]):
             "sort": partial(self._open_palette, "sort"),
             "filter": selection.ask_for_filter,
             "edit": launch.edit,
-            "launcher": launch.next_launcher,
-            "ids": launch.other_ids,
+            "launcher": partial(self._open_palette, "launcher"),
+            "ids": partial(self._open_palette, "uuid"),
             "copy": launch.copy,
             "launch": partial(launch.launch, "become"),
             "return": partial(launch.launch, "return"),
@@ -253,6 +250,7 @@ class MainScreen(Screen[None]):
     def perform(self, action_id: str) -> None:
         """Perform one of the actions of `tui/actions.py`."""
         self.selection.finish_digits()
+        self.selection.cleared = Selection()
         if BY_ID[action_id].page:
             self.page_action = action_id
         self.handlers[action_id]()
@@ -283,16 +281,16 @@ class MainScreen(Screen[None]):
         self.press_digit(digit)
 
     def action_back(self) -> None:
-        """Undo the last of these: digits, a launch that is being checked, the filter, the selection."""
+        """Undo the last of these: digits, a launch that is being checked, the filter, the selection; or that
+        it was cleared just now."""
         if self.forget_digits():
             return
         if self.launch.cancel():
             self.show_message("nothing is started", passing=True)
         elif self.app_state.screen.filter:
             self.selection.end_filter()
-        elif self.app_state.selection.decided:
-            self.selection.clear()
-            self.show_message("selection cleared", passing=True)
+        else:
+            self.selection.clear_or_restore()
 
     def _move_page(self, by: int) -> None:
         self.selection.move_cursor(by * max(1, len(self._table.in_view) - 1))
@@ -388,10 +386,10 @@ class MainScreen(Screen[None]):
     def open(self, screen: Screen[Result], answered: Callable[[Result | None], None] | None = None) -> None:
         """Push a screen over this one. A pending launch is cancelled."""
         self.launch.cancel()
-        self._asking = screen.has_class("tells-notes")
+        asks = screen.has_class("tells-notes")
 
         def closed(result: Result | None) -> None:
-            if self._asking:
+            if asks:
                 self._asking = False
                 self._draw()
             if answered is not None:
@@ -400,7 +398,8 @@ class MainScreen(Screen[None]):
             self.redraw_page()
 
         self.app.push_screen(screen, closed)
-        if self._asking:
+        if asks:
+            self._asking = True
             self._draw()
         self._read_details()
 
@@ -503,11 +502,12 @@ class MainScreen(Screen[None]):
             pending = self.launch.take_reread(message.reading.began)
             rerun = self.reruns.take_reread(message.reading.began)
             app_state = self.app_state.with_snapshot(result)
+            self._whole = self._whole or not message.reading.first
             self.set_app_state(replace(app_state, timelines=self.timelines.after(result)))
             if self._reason_is_stale():
                 self.clear_message()
             self.jobs.after_reading(before, result)
-            self._drop_kept_filter(message.reading.began)
+            self._drop_kept_filter()
             if rerun is not None:
                 self.reruns.start_or_ask(rerun)
             if pending is not None:
@@ -526,15 +526,14 @@ class MainScreen(Screen[None]):
         told = suggested is not None and self.message.endswith(suggested.reason)
         return told and not all(judged[key].free for key in self.app_state.selection)
 
-    def _drop_kept_filter(self, began: float) -> None:
-        """Forget a filter of the settings that matches nothing in the second reading, the first full one."""
+    def _drop_kept_filter(self) -> None:
+        """Forget a filter of the settings that matches nothing in the first whole reading."""
         words = self.app_state.set_aside
-        if words and self._first_began not in (None, began):
+        if words and self._whole:
             # The filter stays in the settings: another box may have matching devices.
             self._saved_screen = self._saved_screen._replace(filter="")
             self.set_app_state(replace(self.app_state, set_aside=""))
             self.show_message(f"filter “{printable(words)}” matches nothing here: not applied", "warn")
-        self._first_began = self._first_began or began
 
     def on_past_found(self, message: PastFound) -> None:
         """Adopt the past from before this run, which has been read or computed."""
@@ -597,7 +596,7 @@ class MainScreen(Screen[None]):
 
     def _draw_keys(self) -> None:
         """Draw the keys; on a terminal that is too low for a message line, a message takes their place."""
-        shown, tiny = self._log.shown, self._arranged is not None and not self._arranged.message
+        shown, tiny = self._log.shown, self._arranged is not None and not self._arranged.roomy
         self._keys.show(self.app_state, [message_line(shown, self.size.width)] if tiny and shown else [])
 
     # Painting
@@ -619,12 +618,12 @@ class MainScreen(Screen[None]):
         if not self.is_mounted or not width:
             return
         self._settle_later()
-        app_state, rules = self.app_state, has_rules(height)
-        room = launch_room(height, len(app_state.rows))
-        self._selection_lines.show(app_state, rules)
+        app_state = self.app_state
+        room = launch_room(height, len(app_state.rows), lines_wanted(app_state, width))
+        self._selection_lines.show(app_state, room.ruled)
         launch_lines = launch(app_state, width, room, asking=self._asking)
         self._launch_lines.draw_all(launch_lines)
-        self._below = 1 + rules + len(launch_lines)
+        self._below = 1 + room.ruled + len(launch_lines)
         self._draw_box()
 
     def _draw_box(self) -> None:
@@ -667,18 +666,22 @@ class MainScreen(Screen[None]):
                 lines.refresh_lines(changed)
 
     def _layout(self) -> Layout:
-        """The layout for the present content. Within one frame, panels grow and do not shrink: a change
-        without a key must not move what the user looks at."""
+        """The layout for the present content. Panels keep their places until the terminal, the command, the
+        filter or the choice of panels changes; a panel that comes takes room from those that grow."""
         app_state, (width, height) = self.app_state, self.size
         rows, screen = rows_of_table(app_state), app_state.screen
-        frame = width, height, rows, screen.filter, frozenset(screen.hidden)
-        before = self._asked[1] if frame == self._asked[0] else []
-        asked = parts(app_state, width, before)
-        now = frame, asked, self._below
+        frame = width, height, rows, self._below, screen.filter, frozenset(screen.hidden)
+        before: dict[str, int] = {}
+        if self._laid_out is not None and frame == self._asked[0]:
+            before = dict(self._laid_out.heights)
+        asked = parts(app_state, width, before) if self._whole else None
+        now = frame, None if asked is None else [part.name for part in asked]
         if self._laid_out is None or now != self._asked:
             self._asked = now
-            kept = self._arranged if asked == before else None
-            self._laid_out = lay_out(width, height, rows, self._below, asked, kept)
+            wanted = [asked, parts(app_state, width) if before else asked]
+            found = [lay_out(width, height, rows, self._below, each) for each in wanted]
+            # Where the room is short, a panel that comes moves others rather than that one is left out.
+            self._laid_out = max(found, key=lambda layout: len(layout.heights))
         return self._laid_out
 
     @property
@@ -704,7 +707,7 @@ class MainScreen(Screen[None]):
     def _arrange(self, layout: Layout) -> None:
         """Set the widgets' sizes from a layout."""
         self.set_class(layout.beside is not None, "-columns")
-        self._header.display, self._message_line.display = layout.header, layout.message
+        self._header.display = self._message_line.display = layout.roomy
         self._table.set_height(layout.table)
         self._list.styles.width = layout.left.width
         self._lists.styles.width = (layout.beside or layout.left).width

@@ -64,7 +64,7 @@ class NodesScreen(ListPage):
             "ssh", "do('ssh')", "asks here", "Let ssh ask for a password or host key here, and connect", True
         ),
         shown("D", "jobs", "jobs", about="The jobs of these boxes: their logs; stop one"),
-        _of_kind("o", "order", "Order the devices; Slurm: the order of those that it selects", "order"),
+        _of_kind("o", "order", "Slurm: the order of the devices that it selects", "order"),
         _of_kind("B", "other", "Select the next best set of the box"),
         _of_kind("n", "ask", "Select the best N devices of the box"),
         _of_kind("J", "later", "Move the selected device later in the order"),

@@ -90,6 +90,14 @@ class Entry(NamedTuple):
     chosen: bool = False
 
 
+def choice_entry(
+    word: str, label: str, choice: str, about: str, chosen: bool, run: Callable[[], object]
+) -> Entry:
+    """An entry that takes one choice of the action with this word."""
+    name = f"{label} {choice}"
+    return Entry(f":{word}", name, "now" if chosen else about, (word, name), "", run, chosen)
+
+
 def page_keys(bindings: Sequence[Binding]) -> tuple[tuple[str, str], ...]:
     """The keys of a page and their descriptions. Keys with the same description share a row."""
     rows: dict[str, list[str]] = {}

@@ -5,17 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from textual import events
 
 from gputui.allocating.settings import Settings
-from gputui.tui import setting_rows
-from gputui.tui.actions import ACTIONS, key_of
+from gputui.tui import option_rows, setting_rows
+from gputui.tui.actions import ACTIONS, BY_ID, key_of
+from gputui.tui.app_state import ORDER_NAMES
 from gputui.tui.main_view import MainView
 from gputui.tui.option_rows import Row
-from gputui.tui.screens.page import Entry, ListPage, Page, hidden, shown
+from gputui.tui.screens.page import Entry, ListPage, Page, choice_entry, hidden, shown
 from gputui.tui.views.help import row as line_of
 from gputui.tui.views.text import Line, clip, title
+
+if TYPE_CHECKING:
+    from gputui.choosing.order import Order
 
 _WORDS = re.compile(r"[^\W_]+(?:[.-]\w+)*|[^\w\s]+")
 
@@ -26,8 +31,11 @@ _LISTED: dict[str, tuple[str, ...]] = {
 }
 """The actions that are listed before anything is typed. Others have a key, or are found by their words."""
 
-_LEFT_OUT = ("palette", "up", "down", "first", "last", "page_up", "page_down", "sort", "theme")
-"""Actions that nobody looks for by words, and those in whose place their choices are listed."""
+_CHOSEN = ("sort", "theme", "order", "launcher", "ids")
+"""Actions in whose place their choices are listed."""
+
+_LEFT_OUT = ("palette", "up", "down", "first", "last", "page_up", "page_down", *_CHOSEN)
+"""These, and actions that nobody looks for by words."""
 
 
 class PaletteScreen(ListPage):
@@ -51,7 +59,7 @@ class PaletteScreen(ListPage):
                 key_of(action.id, keymap),
                 action.title,
                 action.about,
-                (action.query, "slurm" if action.id == "nodes" else action.id.replace("_", " ")),
+                (action.query, "slurm") if action.id == "nodes" else (action.query,),
                 f"{action.also} {action.group}",
                 partial(view.choose, action.id),
             )
@@ -65,13 +73,32 @@ class PaletteScreen(ListPage):
         self._type(typed)
 
     def _choices(self) -> Iterator[Entry]:
-        """What the devices are sorted by, and the themes."""
-        for row in setting_rows.rows(self.view.app_state, Settings(), (), ()):
-            if row.kind == "choice" and not row.section:
-                for choice in row.choices:
-                    name, chosen = f"{row.label} {choice}", choice == row.value
-                    about, run = "now" if chosen else row.about, partial(self._set, row, choice)
-                    yield Entry(f":{row.id}", name, about, (row.id, name), "", run, chosen)
+        """What the devices are sorted by, the themes, the launchers, …: each choice in a line."""
+        app_state = self.view.app_state
+        for order, name in ORDER_NAMES.items():
+            chosen = order == app_state.order
+            yield choice_entry(
+                "order", "order", name, "of the selected devices", chosen, partial(self._put, order)
+            )
+        every = (
+            *((row, self._set) for row in setting_rows.rows(app_state, Settings(), (), ())),
+            *((row, self._set_of_launch) for row in option_rows.rows(app_state)),
+        )
+        for row, change in every:
+            for choice in row.choices if row.id in _CHOSEN else ():
+                run = partial(change, row, choice)
+                word = BY_ID[row.id].query
+                yield choice_entry(word, row.label, choice, row.about, choice == row.value, run)
+
+    def _put(self, order: Order) -> None:
+        """Put the selected devices in this order."""
+        app_state, message = self.view.app_state.in_order(order)
+        self.view.set_app_state(app_state)
+        self.view.show_message(message)
+
+    def _set_of_launch(self, row: Row, choice: str) -> None:
+        self.view.set_app_state(option_rows.changed(self.view.app_state, row, choice))
+        self.view.show_message(f"{row.label} {choice}", passing=True)
 
     def _set(self, row: Row, choice: str) -> None:
         app_state = self.view.app_state
@@ -95,7 +122,8 @@ class PaletteScreen(ListPage):
         self._type(self._typed + " ".join(event.text.split()))
 
     def _type(self, words: str) -> None:
-        query = words.strip().lower()
+        # Who has read ":idle" types the colon, too.
+        query = words.strip().removeprefix(":").lower()
         every = [entry for entries in self._unfiltered.values() for entry in entries]
         self._typed, self._found = words, matching(query, self._entries) if query else every
         # Enter changes nothing until another choice is taken.
@@ -124,7 +152,7 @@ class PaletteScreen(ListPage):
         items: list[int | None] = [*range(len(lines))]
         if not lines:
             return [(("  nothing matches", "dim"),)], [0]
-        if not self._typed.strip():
+        if not self._typed.strip().removeprefix(":"):
             at = len(lines)
             for group, entries in reversed(self._unfiltered.items()):
                 at -= len(entries)

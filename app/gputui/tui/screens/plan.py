@@ -22,6 +22,7 @@ from gputui.system.files import NoHomeError, state_folder
 from gputui.tui.actions import key_of
 from gputui.tui.main_view import MainView
 from gputui.tui.plan_request import (
+    CHOICES,
     PlanRequest,
     candidates_of,
     devices_for,
@@ -29,7 +30,7 @@ from gputui.tui.plan_request import (
     plan_of,
 )
 from gputui.tui.screens.line_input import LineScreen
-from gputui.tui.screens.page import ListPage, hidden, shown, worded
+from gputui.tui.screens.page import Entry, ListPage, choice_entry, hidden, shown, worded
 from gputui.tui.views import plan as view_of_plan
 from gputui.tui.views.text import Line
 
@@ -60,10 +61,10 @@ class PlanScreen(ListPage):
         hidden("right", "step(1)", "One device more"),
         hidden("left", "step(-1)", "One device fewer"),
         worded("sequence", "type('sequence')", "sequence", "Type the length of a sequence"),
-        worded("precision", "change('precision')", "precision", "Next precision"),
-        worded("optimizer", "change('optimizer')", "optimizer", "Next optimizer"),
-        worded("checkpointing", "change('checkpointing')", "checkpointing", "Activation checkpointing"),
-        worded("lora", "change('lora')", "lora", "Next LoRA rank, or none"),
+        worded("precision", "choose('precision')", "precision", "The precision, from a list"),
+        worded("optimizer", "choose('optimizer')", "optimizer", "The optimizer, from a list"),
+        worded("checkpointing", "checkpointing", "checkpointing", "Activation checkpointing"),
+        worded("lora", "choose('lora')", "lora", "The LoRA rank, from a list; 0: none"),
         worded("batch", "type('batch')", "batch", "Type the batch"),
         worded(
             "accumulation", "type('accumulation')", "accumulation", "Type the steps of gradient accumulation"
@@ -196,6 +197,23 @@ class PlanScreen(ListPage):
         self._controller.request = request
         self.draw()
 
+    def entries(self) -> list[Entry]:
+        """What this page does; in place of an action that chooses, its choices."""
+        try:
+            now = self._request.workload
+        except PlanningError:
+            return super().entries()
+        found = [entry for entry in super().entries() if CHOICES.keys().isdisjoint(entry.names)]
+        for name, choices in CHOICES.items():
+            for each in choices:
+                run = partial(self._choose, name, each)
+                chosen = each == getattr(now, name)
+                found.append(choice_entry(name, name, str(each), "on this page", chosen, run))
+        return found
+
+    def _choose(self, name: str, choice: object) -> None:
+        self._changed(lambda request: request.having(**{name: choice}))
+
     def _changed(self, change: Callable[[PlanRequest], PlanRequest]) -> None:
         try:
             self._set(change(self._request))
@@ -205,8 +223,8 @@ class PlanScreen(ListPage):
     def action_batch(self, more: bool) -> None:
         self._changed(lambda request: request.batch(more))
 
-    def action_change(self, field: str) -> None:
-        self._changed(lambda request: request.next(field))
+    def action_checkpointing(self) -> None:
+        self._changed(PlanRequest.other_checkpointing)
 
     def action_default(self) -> None:
         self._set(replace(self._request, given={}, count=None))

@@ -94,11 +94,3 @@ class ProcessListPage(ListPage):
 
 def _what(process: Process, number: int) -> str:
     return f"{signal.Signals(number).name} to {program(process.command or UNKNOWN)} (pid {process.pid})"
-
-
-def part_shown(items: Sequence[int | None], count: int) -> str:
-    """ "1–20 of 60" for the rows whose lines are shown; "" where all are."""
-    shown = [item for item in items if item is not None]
-    if not shown or len(set(shown)) == count:
-        return ""
-    return f"{shown[0] + 1}–{shown[-1] + 1} of {count}"

@@ -9,7 +9,7 @@ from gputui.tui.cycle import following
 from gputui.tui.main_view import MainView
 from gputui.tui.process_rows import SORTS, Form, Row, rows
 from gputui.tui.screens.page import FILTER, shown
-from gputui.tui.screens.process_list import END, ProcessListPage, part_shown
+from gputui.tui.screens.process_list import END, ProcessListPage
 from gputui.tui.views.processes import listed
 from gputui.tui.views.table import why_no_rows
 from gputui.tui.views.text import Line, title, told_lines
@@ -66,14 +66,13 @@ class ProcessesScreen(ProcessListPage):
     def lines(self, width: int, height: int) -> list[Line]:
         if not self.rows:
             self._visible = ()
-            return [self._head(width, ""), *told_lines(self._none(), "dim", width)]
+            return [self._head(width), *told_lines(self._none(), "dim", width)]
         room = max(1, height - 2)
         listing = listed(self.rows, width, room)
         visible = self.part(listing, room, above=2)
         seen = listing.items[self.top : self.top + room]
         self._visible = tuple(self.rows[place] for place in dict.fromkeys(seen))
-        part = part_shown(seen, len(self.rows))
-        return [self._head(width, part), listing.heading, *visible]
+        return [self._head(width), listing.heading, *visible]
 
     def _none(self) -> str:
         """Why the list is empty."""
@@ -83,14 +82,13 @@ class ProcessesScreen(ProcessListPage):
             return why_no_rows(self.view.app_state)
         return "nobody uses a device of this box, or has claimed one"
 
-    def _head(self, width: int, part: str) -> Line:
+    def _head(self, width: int) -> Line:
         people = sum(row.person is not None for row in self.rows)
         by_person = self._form == "people"
         how = [
             f"{people} on this box" if people else "",
             f"by {self._sort}" if not by_person or self._sort != SORTS[0] else "",
-            f"with “{self.filter}”" if self.filter else "",
-            part,
+            self.beyond if self.rows else "",
         ]
         return title("people" if by_person else "processes", width, ", ".join(filter(None, how)))
 

@@ -12,7 +12,6 @@ from textual import events
 from textual.binding import Binding
 
 from gputui.choosing.bandwidth import bandwidth
-from gputui.choosing.links import numa_nodes, weakest, weakest_ring
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.link import direct_links
@@ -21,7 +20,7 @@ from gputui.tui.app_state import AppState
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, hidden, shown
 from gputui.tui.views.matrix import Layout, heading_height, legend, matrix, matrix_rows, near
-from gputui.tui.views.selection import at_least, nothing_selected, runs
+from gputui.tui.views.selection import selection_lines
 from gputui.tui.views.table import why_no_rows
 from gputui.tui.views.text import Line, clip, title, told_lines
 from gputui.tui.views.topology_tree import tree_lines
@@ -153,7 +152,7 @@ class TopologyScreen(ListPage):
     def notes(self, width: int) -> list[Line]:
         """The pair at the cursor, the selection, and the meaning of the signs."""
         app_state = self.view.app_state
-        notes: list[Line] = [title("selected", width), clip(self._selected(app_state), width)]
+        notes = selection_lines(app_state, width)
         if self.size.height < _NOTES_FROM:
             return notes[1:] if self.size.height >= _NOTE_FROM else []
         if not self._as_tree:
@@ -176,20 +175,6 @@ class TopologyScreen(ListPage):
             return ((name, "strong"), ("  ← → show its links to the others", "dim"))
         names = f"{name} – GPU {app_state.box.label(other)}  "
         return ((names, "strong"), (_link_facts(app_state, one, other), ""))
-
-    def _selected(self, app_state: AppState) -> Line:
-        snapshot, selected = app_state.box, app_state.selected
-        if not selected:
-            return ((f" {nothing_selected(app_state)}", "dim"),)
-        text = f" {app_state.vendor.device(0)}{f'…{len(selected) - 1}' if len(selected) > 1 else ''} = GPU "
-        text += runs(app_state, selected)
-        if len(selected) > 1:
-            ring, overall = weakest_ring(snapshot, selected), weakest(snapshot, selected)
-            text += f"   weakest link {overall or 'unknown'}"
-            text += f" ({_weakest_pair(app_state, overall)})" if overall and len(selected) > 2 else ""
-            text += f", {at_least(app_state)}{ring} around a ring" if ring != overall else ""
-        nodes = numa_nodes(selected)
-        return ((text, "strong"), (f"   NUMA {','.join(map(str, nodes))}" if nodes else "", "dim"))
 
     # Key actions
 
@@ -251,12 +236,3 @@ def _link_facts(app_state: AppState, one: Device, other: Device) -> str:
     if access is not None:
         parts.append("peer access" if access == "OK" else f"no peer access ({access})")
     return "  ".join(parts)
-
-
-def _weakest_pair(app_state: AppState, word: str) -> str:
-    """The first pair of selected devices whose link is this weakest one."""
-    snapshot, selected = app_state.box, app_state.selected
-    pair = next(
-        (a, b) for i, a in enumerate(selected) for b in selected[i + 1 :] if snapshot.link(a, b) == word
-    )
-    return "━".join(snapshot.label(device) for device in pair)

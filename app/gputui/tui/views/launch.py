@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from rich.cells import set_cell_size
 
+from gputui.inventory.formatting import counted
+from gputui.launching.shell_words import command_line
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.layout import LaunchRoom
@@ -18,20 +20,32 @@ from gputui.tui.views.text import (
     title,
     width_of,
     wrap,
-    wrapped_where_free,
 )
 
 _NARROW = 40
 """The width in cells below which a cut launch line without a rule does not name the key that copies it."""
 
-_ROOMY = 12
-"""Lines from which remarks are wrapped: with fewer, panels are more useful."""
+_ADDED = 56
+"""Cells that a selection usually adds to the launch line: the variables that name its devices."""
+
+_OF_LAUNCHER = 36
+"""The same of the words of a launcher."""
+
+
+def lines_wanted(app_state: AppState, width: int) -> int:
+    """The lines that the launch line takes once devices are selected."""
+    options = app_state.options
+    if not options.command:
+        return 1
+    added = _ADDED if app_state.launcher == "python" else _ADDED + _OF_LAUNCHER
+    return len(wrap(f"{'x' * added} {command_line(options.additions, options.command)}", width - 4))
 
 
 def launch(
     app_state: AppState, width: int, room: LaunchRoom, page: bool = False, asking: bool = False
 ) -> list[Line]:
-    """A rule where there is room for one, the launch line, its warnings, and remarks.
+    """A rule where there is room for one, the launch line, its warnings, and remarks: on the main screen
+    always as many lines, so that a selection moves nothing.
 
     page    whether it is drawn on the launch page, which has all of it and so names no key for more
     asking  whether a question above it tells the warnings: their lines are then blank
@@ -40,10 +54,9 @@ def launch(
     edit = key_of("edit", app_state.screen.keymap)
     tail = [f"the demo's example: {edit} to edit"] if app_state.is_example else []
     if not app_state.options.command:
-        shown = app_state.launch.line if app_state.selection.decided else ""
-        hint = f"press {edit} to type a command" if not shown else f"…  press {edit} to type a command"
-        line = clip(((" $ ", "prompt"), (f"{shown} " if shown else "", ""), (hint, "dim")), width)
-        return [*([title(name, width, *tail)] if room.ruled else []), line]
+        shown = f"{app_state.launch.line} …  " if app_state.selection.decided else ""
+        line = clip(((" $ ", "prompt"), (shown, ""), (f"press {edit} to type a command", "dim")), width)
+        return _in_room([title(name, width, *tail)], [line], room, page)
     copy, key = (key_of(action, app_state.screen.keymap) for action in ("copy", "launch_page"))
     style = "" if app_state.selection.decided else "dim"
     lines = prompt_lines(wrap(app_state.launch.line, width - 4), style)
@@ -52,8 +65,10 @@ def launch(
     refused = app_state.launch.refused
     if refused is not None and app_state.selection.decided and refused not in told:
         told = (refused, *told)
-    warnings = _warnings(told, width, room.all, "" if page else key)
-    lines_of_it = max(1, min(room.line, room.all - len(warnings)))
+    warnings = _warnings(told, width, room.lines, "" if page else key)
+    if told and not warnings:
+        tail = [f"{counted(len(told), 'warning')}: {key}", *tail]
+    lines_of_it = max(1, room.lines - len(warnings))
     if len(lines) > lines_of_it:
         more = " …"
         if room.ruled and not page:
@@ -62,11 +77,16 @@ def launch(
             more = f" … ({copy} copies all)"
         lines = _ending(lines[:lines_of_it], more, width)
     lines += [((" ", ""),)] * len(warnings) if asking else warnings
-    more, roomy = (" …", 0) if page else (f" … ({key} shows all)", _ROOMY)
-    remarks = _remarks(app_state.launch.remarks, width, max(0, room.remarks - len(lines)), more, roomy)
+    more = " …" if page else f" … ({key} shows all)"
+    remarks = _remarks(app_state.launch.remarks, width, max(0, room.lines - len(lines)), more)
     if app_state.launch.remarks and not remarks and not page and not tail:
         tail = [f"{key} shows notes"]
-    return [*([title(name, width, *tail)] if room.ruled else []), *lines, *remarks]
+    return _in_room([title(name, width, *tail)], [*lines, *remarks], room, page)
+
+
+def _in_room(rule: list[Line], lines: list[Line], room: LaunchRoom, page: bool) -> list[Line]:
+    blank: list[Line] = [] if page else [((" ", ""),)] * (room.lines - len(lines))
+    return [*(rule if room.ruled else ()), *lines, *blank]
 
 
 def _title(app_state: AppState) -> str:
@@ -78,31 +98,37 @@ def _title(app_state: AppState) -> str:
     return f"launch: {app_state.starter}{'' if shown else ', once GPUs are selected'}"
 
 
-def _remarks(remarks: Sequence[str], width: int, most: int, more: str, roomy: int) -> list[Line]:
-    """The first remarks in at most `most` lines, wrapped where there are lines left. `more` is appended if
-    something is left out. With fewer than `roomy` lines, each remark has a single line."""
+def _remarks(remarks: Sequence[str], width: int, most: int, more: str) -> list[Line]:
+    """The first remarks in at most `most` lines, whole where all have room. `more` is appended if something
+    is left out."""
     rows: list[Line] = [(("   · ", "dim"), (remark, "dim")) for remark in remarks]
-    shown = rows[:most]
-    lines = wrapped_where_free(shown, width, most if most >= roomy else len(shown))
     every = [line for row in rows for line in hanging(row, width)]
-    return lines if len(lines) == len(every) else _ending(lines, more, width)
+    return every if len(every) <= most else _ending([clip(row, width) for row in rows[:most]], more, width)
 
 
 def _warnings(warnings: Sequence[str], width: int, room: int, key: str) -> list[Line]:
     """The warnings in fewer than `room` lines, as one is the launch line's.
 
-    They are shown whole, because the end of a warning may be its most important part; with one line each
-    where they would leave the launch line less than half of the room. If even these do not fit, the last line
-    counts the others, with the `key` that shows them.
+    They are shown whole, because the end of a warning may be its most important part; with one line each,
+    which has that end, where they would leave the launch line less than half of the room. If even these do
+    not fit, the last line counts the others, with the `key` that shows them.
     """
-    rows: list[Line] = [(("   ! ", "warn"), (warning, "warn")) for warning in warnings]
-    lines = [line for row in rows for line in hanging(row, width)]
+    rows = [(("   ! ", "warn"), (warning, "warn")) for warning in warnings]
+    lines: list[Line] = [line for row in rows for line in hanging(row, width)]
     if len(lines) >= room or 2 * len(lines) > max(room, 2 * len(rows)):
-        lines = [clip(row, width) for row in rows]
+        lines = [(sign, (_cut(words, width - width_of((sign,))), style)) for sign, (words, style) in rows]
     if len(lines) < room:
         return lines
     kept = max(0, room - 1)
     return _ending(lines[:kept], f" … +{len(lines) - kept}" + (f" ({key})" if key else ""), width)
+
+
+def _cut(text: str, room: int) -> str:
+    """The beginning and the end of a text that is too long."""
+    if cells_of(text) <= room:
+        return text
+    end = text[-room * 3 // 5 :]
+    return f"{set_cell_size(text, max(0, room - cells_of(end) - 1)).rstrip()}…{end.lstrip()}"
 
 
 def _ending(lines: list[Line], end: str, width: int) -> list[Line]:

@@ -12,6 +12,8 @@ from gputui.tui.views.text import Line, cells_of, clip, fit, table_lines, title,
 _LABEL = 14
 _VALUE, _NAME = 26, 30
 """The least cells of a value and of a variable; they may take half of the screen's cells beyond 80."""
+_TYPED = 12
+"""The least cells of a value of the settings: sizes and seconds that are typed have fewer."""
 _BEFORE_VALUE, _BEFORE_NAME = 18, 6
 """Cells of a row before its explanation, without its value or variable."""
 
@@ -31,14 +33,16 @@ def settings(rows: Sequence[Row], width: int) -> tuple[list[Line], list[int | No
 
 
 def _cells(rows: Sequence[Row], width: int) -> tuple[int, int]:
-    """The cells of a value and of a variable: where there is room, all explanations are aligned."""
+    """The cells of a value and of a variable: where there is room, all explanations are aligned. They have
+    room for every choice: another one moves nothing."""
     more = max(0, width - 80) // 2
     variables = [cells_of(f"{row.label}={printable(row.value)} ") for row in rows if row.box]
-    values = [cells_of(printable(row.value)) for row in rows if not row.box]
-    least = (_VALUE, _NAME) if any(row.section == ENVIRONMENT for row in rows) else (0, 0)
+    values = [cells_of(printable(each)) for row in rows if not row.box for each in (row.value, *row.choices)]
+    of_launch = any(row.section == ENVIRONMENT for row in rows)
+    least = (_VALUE, _NAME) if of_launch else (_TYPED, 0)
     value = min(_VALUE + more, max([least[0], *values]))
     name = min(_NAME + more, max([least[1], *variables]))
-    if more < _BEFORE_VALUE - _BEFORE_NAME:
+    if of_launch and more < _BEFORE_VALUE - _BEFORE_NAME:
         return value, name
     column = max(_BEFORE_VALUE + value, _BEFORE_NAME + name)
     return column - _BEFORE_VALUE, column - _BEFORE_NAME

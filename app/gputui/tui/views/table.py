@@ -117,6 +117,8 @@ def _filter_note(app_state: AppState, room: int) -> str:
     """How many of all devices are listed, and why not all."""
     every = len(app_state.box.devices)
     found, words = len(app_state.rows), printable(app_state.screen.filter)
+    hidden = len({*app_state.selection} - {device.key for device in app_state.rows})
+    words += f", hides {hidden} selected" if hidden else ""
     note = f"{found} of {every} devices (filter: {words}; esc clears)"
     return note if cells_of(note) + 12 <= room else f"{found} of {every} ({words}; esc clears)"
 

@@ -13,4 +13,4 @@ class DialogKeys(Lines):
 
     def __init__(self, hints: Sequence[tuple[str, str]]) -> None:
         super().__init__(id="hints")
-        self.draw(lambda width, height: [hint_line(hints[:-1], hints[-1:], width)])
+        self.draw(lambda width, height: [hint_line(hints[:-2], hints[-2:], width)])
