@@ -975,6 +975,8 @@ def test_the_proposed_call_has_the_command(call: Call) -> None:
     command = ("--", "torchrun", "t.py", "--model", "llama-2-7b", "--note", "a b; $c")
     proposed = called(call("plan", "--demo", "dgx-h100", *command))
     assert proposed[-len(command) :] == [*command] and call(*proposed).status == 0
+    hostile = call("plan", "--demo", "dgx-h100", *command, "--title", "\x1b[2J\u202e")
+    assert all(line.isprintable() for line in hostile.out.splitlines())
 
 
 @pytest.mark.usefixtures("terminal")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -35,6 +34,7 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.launching.compose import compose, refusal
 from gputui.launching.intent import DeviceCount
 from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.quoting import quote
 from gputui.launching.read_intent import read_intent
 from gputui.planning.box import box_of
 from gputui.planning.devices import PlannedDevices
@@ -250,7 +250,7 @@ def _starting(args: argparse.Namespace, words: Sequence[str], command: Sequence[
         said = ["plan", *said, "--use", row.name]
     if args.saved is None:
         said += ["--", *(command or ("COMMAND",))]
-    return shlex.join(("gputui", *said))
+    return " ".join(map(quote, ("gputui", *said)))
 
 
 def _measured(name: str) -> Rates:
