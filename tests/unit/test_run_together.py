@@ -57,6 +57,19 @@ def test_both_start_on_devices_of_their_own_and_each_line_has_its_box(pair: BoxP
 
 
 @needs_ssh
+def test_no_command_line_there_has_a_variable_of_the_command(pair: BoxPair) -> None:
+    for home in pair.homes:
+        program = home / "bin" / "gputui"
+        first, _, rest = program.read_text().partition("\n")
+        program.write_text(f'{first}\nprintf "%s\\n" "$*" >>"$HOME/words"\n{rest}')
+    pair.torchrun('echo "$HANDED"')
+    status, out, said = pair.run("-n", "2", "--env", "HANDED=over-from-here", *TORCHRUN)
+    assert (status, len(out)) == (0, 2) and all(line.endswith(": over-from-here") for line in out), said
+    words = [(home / "words").read_text() for home in pair.homes]
+    assert all(words) and not any("over-from-here" in each for each in words)
+
+
+@needs_ssh
 def test_a_dry_run_prints_both_lines_and_starts_nothing(pair: BoxPair) -> None:
     first, second = pair.names
     on = f"{first}:1,{second}:2"
