@@ -52,6 +52,7 @@ _OF_WIDTH_512: dict[str, Any] = {
     "max_position_embeddings": 2048,
 }
 _UNGROUPED = {**_OF_WIDTH_512, "num_key_value_heads": 8}
+_T5: dict[str, Any] = {"d_model": 512, "d_kv": 64, "d_ff": 1536, "num_heads": 8, "vocab_size": 1000}
 _BY_GPT: dict[str, Any] = {
     "n_embd": 512,
     "n_head": 8,
@@ -76,15 +77,20 @@ _BY_GPT: dict[str, Any] = {
         ("gpt2", _BY_GPT, 24368, 36528, 48176),
         ("gptj", {**_BY_GPT, "rotary_dim": 32}, 72840, 84744, 76040),
         ("bloom", {"hidden_size": 512, "n_head": 8, "vocab_size": 1024}, 65296, 67856, 65552),
+        ("llama", {**_OF_WIDTH_512, "num_key_value_heads": 1}, 22816, 28700, 77784),
+        ("t5", _T5, 73716, 80884, 120084),
+        ("t5", {**_T5, "feed_forward_proj": "gated-gelu"}, 104180, 137740, 181460),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_block_keeps_for_each_token_what_it_kept_on_an_h200(
     kind: str, fields: dict[str, Any], bf16: int, autocast: int, fp32: int
 ) -> None:
-    """By torch.cuda.memory_allocated (PyTorch 2.11, transformers 5.17), two sequences of 1024 tokens; with
-    autocast, without the copies of the weights."""
-    depth = "n_layer" if "n_embd" in fields or kind == "bloom" else "num_hidden_layers"
+    """By torch.cuda.memory_allocated (PyTorch 2.11, transformers 5.17 and 5.23) of two sequences of 1024
+    tokens; with autocast, without the copies of the weights."""
+    depth = {"gpt2": "n_layer", "gptj": "n_layer", "bloom": "n_layer", "t5": "num_layers"}.get(
+        kind, "num_hidden_layers"
+    )
     made = [model(kind, **fields, **{depth: number}) for number in (2, 3)]
     two, three = ([saved.bytes(2048, 1024) / 2048 for saved in each.saved] for each in made)
     kept = [more - less for less, more in zip(two, three, strict=True)]

@@ -58,16 +58,16 @@ cohere/cohere2              |   14  4  4  8   4  0 |   22  4  4  8   4  0 |   16
 cohere normed               |   14 16 16  8  10  0 |   22 16 16  8  10  0 |   16 20 20 16  10  0
 bert/roberta                |   10  8  0  4   4  0 |   18  8  0  4   4  0 |   18 16  0  8   4  0
 vit                         |    8  8  0  4   4  0 |   16  8  0  4   4  0 |   16 16  0  8   4  0
-t5                          |   55 42  0 10   0 27 |   67 42  0 10   0 27 |   65 48  0 18   0 27
-t5 gated                    |   55 42  0 30   0 27 |   71 42  0 46   0 27 |   65 48  0 58   0 27
+t5                          |   55 57  0 10   0  0 |   67 57  0 10   0  0 |   65 114 0 18   0  0
+t5 gated                    |   55 57  0 30   0  0 |   71 57  0 46   0  0 |   65 114 0 58   0  0
 deepseek_v2/deepseek_v3     |   18 14 10  8   4  0 |   26 12  8  8   4  0 |   24 24 16 16   4  0
 """
 """The fields of `Form` by model type, for each of `model.COMPUTES`: bf16 | autocast | fp32.
 
 falcon multi-query  key/value heads are expanded to the queries' heads, which kernels that keep no scores do
                     not accept
-t5                  one block of the encoder and one of the decoder together; attention keeps scores, masks
-                    and products
+t5                  one block of the encoder and one of the decoder together, on a GPU: unlike a CPU's, its
+                    kernels take the bias of positions and keep no scores
 deepseek            the heads' width is that of query and key; latent ranks count as key/value width
 gelu_new            (gpt2, gptj, phi, gated t5) autocast computes its power of three in 32 bits on a GPU
 """
