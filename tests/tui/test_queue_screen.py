@@ -134,7 +134,7 @@ async def test_the_page_fits_every_size_and_says_so_where_nobody_waits() -> None
 async def test_a_panel_is_there_while_somebody_waits_or_holds_a_claim() -> None:
     async with session("idle", size=(130, 40)) as s:
         state = s.main.app_state
-        assert lines_of_panel(state, 60) == 0
+        assert lines_of_panel(state, 60) == (0, 0)
         show(s, waiter(1), waiter(2, "bo"))
         panel = queue_panel(s.main.app_state, 60, 20)
         words = ["".join(text for text, _ in line) for line in panel]

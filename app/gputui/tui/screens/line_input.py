@@ -9,6 +9,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from gputui.inventory.errors import GputuiError
 from gputui.launching.shell_words import WordsError, for_a_shell, shell_expansion, shell_syntax, split
 from gputui.tui.widgets.dialog_keys import DialogKeys
 from gputui.tui.widgets.one_line import CommandLine, OneLine
@@ -17,7 +18,7 @@ from gputui.tui.widgets.one_line import CommandLine, OneLine
 class LineScreen(ModalScreen[str | None]):
     """Returns the typed line, or None when it was left with Escape.
 
-    check     finds the error in a line while it is typed: returns a text, or raises ValueError; such a
+    check     finds the error in a line while it is typed: returns a text, or raises an error; such a
               line is not accepted
     typed     is called with the line after every change
     explain   returns what Enter does with a valid line, shown in place of the prompt
@@ -96,7 +97,7 @@ class LineScreen(ModalScreen[str | None]):
     def _error_in(self, line: str) -> str | None:
         try:
             found = self._check(line) if line.strip() else None
-        except ValueError as error:
+        except (GputuiError, ValueError) as error:
             return str(error)
         return found if isinstance(found, str) else None
 
