@@ -361,7 +361,7 @@ def _jobs(files: tuple[bytes, bytes, bytes]) -> None:
             if data:
                 (job / name).write_bytes(data)
         (job / "log").write_bytes(b"\x1b[2Jlog\n")
-        with mock.patch.object(jobs_cli, "_box", lambda jobs: Snapshot(Host(), 0.0, ())):
+        with mock.patch.object(jobs_cli, "_box", lambda *_: Snapshot(Host(), 0.0, ())):
             for words in ((), ("--json",), ("show", "k3f9"), ("show", "k3f9", "--command")):
                 call("jobs", *words)
             call("jobs", "log", "k3f9")

@@ -264,7 +264,7 @@ def test_ones_own_job_is_told_as_such_before_its_processes_are_seen_and_then() -
         snapshot = replace(box(first, *FOUR[1:]), claims=(claim,), jobs=(mine,))
         state = with_selected(AppState({}, LaunchOptions(("true",))).with_snapshot(snapshot), 0)
         assert state.warnings == ("GPU 0 is in use by your job c2j7, 2s",)
-        assert lines_of_panel(state, 60) == 0
+        assert lines_of_panel(state, 60) == (0, 0)
         asked = not_free_lines(not_free(state.selection, {}, snapshot, state.verdicts), snapshot)
         assert asked[FOUR[0].key].endswith("GPU 0 is in use by your job c2j7, 2s")
     other = replace(box(*FOUR), claims=(replace(claim, own=False, user="ana", job=None),))

@@ -18,12 +18,14 @@ from gputui.launching.launch_options import LaunchOptions, table, words_of
 
 NEW = """
     flavour: str | None = option(
-        None,
-        "--flavour",
-        help="what it tastes of",
-        label="flavour",
-        about="a taste",
-        unset="plain",
+        Option(
+            None,
+            "--flavour",
+            help="what it tastes of",
+            label="flavour",
+            about="a taste",
+            unset="plain",
+        )
     )
     additions: tuple[tuple[str, str], ...] = ()
 """

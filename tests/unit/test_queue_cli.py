@@ -113,7 +113,7 @@ def test_one_reading_has_the_line_and_nothing_is_read_where_nobody_waits(
 def test_nobody_in_line_is_said_on_stderr(call: Call) -> None:
     ended = call("queue", "--demo", "idle")
     assert (ended.status, ended.out) == (0, "") and "queue is empty" in ended.err
-    full = call("queue", "--demo", "full")
+    full = call("queue", "--demo", "lost")
     assert "queue is empty" in full.err and "FREE AGAIN" in full.out, "whoever might wait asks"
     assert call("queue", "--demo", "idle", "--json").json == {"schema": 1, "waiters": [], "held": []}
 

@@ -82,7 +82,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         judged = verdicts(snapshot, rules)
         if lines := _lines(snapshot, outlook(snapshot, judged, known_idle(snapshot), rules.idle)):
             print_lines(lines)
-        if unread:
+        if unread and snapshot.waiters:
             say(f"the devices are not known: {unread}")
     return DONE
 
