@@ -62,11 +62,12 @@ def test_no_key_waits_for_the_modules_that_compose_a_launch(
 
 
 def test_a_setting_that_was_changed_just_before_the_end_is_saved_or_said_not_to_be(
-    start: Start, base_environment: dict[str, str]
+    start: Start, base_environment: dict[str, str], simulated_nvml: SimulatedNvml
 ) -> None:
-    home = Path(base_environment["HOME"])
+    simulated_nvml.show_box(BOXES["idle"])
+    home, environment = Path(base_environment["HOME"]), simulated_nvml.environment(base_environment)
     config = home / ".config" / "gputui" / "config.toml"
-    terminal = start("--demo")
+    terminal = start(environment=environment)
     terminal.until("○ free")
     terminal.send(":theme light\rq")
     assert terminal.end() == 0 and b"not saved" not in terminal.raw
@@ -74,7 +75,7 @@ def test_a_setting_that_was_changed_just_before_the_end_is_saved_or_said_not_to_
     assert "light" in before
     with (home / ".local" / "state" / "gputui" / ".settings.lock").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        terminal = start("--demo")
+        terminal = start(environment=environment)
         terminal.until("○ free")
         terminal.send(":theme ansi\rq")
         assert terminal.end() == 0 and b"not saved" in terminal.raw.rpartition(b"\x1b[?1049l")[2]

@@ -44,6 +44,7 @@ from gputui.cli.main import main
 from gputui.cli.on_boxes import in_this_directory
 from gputui.launching.launch_options import LaunchOptions
 from gputui.requesting.launch_request import LaunchRequest
+from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.spec import Task
 from gputui.system import users as system_users
 from gputui.system.child_process import answers, read_answer
@@ -2246,7 +2247,11 @@ def test_no_result_is_written_to_a_file_or_pipe_of_another_user_s(box: Box, user
 
 
 def test_what_another_user_locks_keeps_no_setting_from_being_saved_and_nobody_from_quitting(
-    box: Box, users: Users, start: Start, base_environment: dict[str, str]
+    box: Box,
+    users: Users,
+    start: Start,
+    base_environment: dict[str, str],
+    simulated_nvml: SimulatedNvml,
 ) -> None:
     """A user who can read a file or folder can lock it, and never release it."""
     home = box.folder / "home"
@@ -2269,7 +2274,8 @@ def test_what_another_user_locks_keeps_no_setting_from_being_saved_and_nobody_fr
     holder = box.fork(hold, users.bob)
     until(lambda: holder.out or holder.over)
     assert holder.out.strip() == "7", holder.err
-    terminal = start("--demo", environment=base_environment | {"HOME": str(home)})
+    simulated_nvml.show_box(BOXES["idle"])
+    terminal = start(environment=simulated_nvml.environment(base_environment | {"HOME": str(home)}))
     terminal.until("○ free")
     terminal.send(":theme light\r")
     terminal.until("theme light, saved")
