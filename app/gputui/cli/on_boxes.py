@@ -236,6 +236,8 @@ def act(action: str, ids: Sequence[str], words: Sequence[str], jobs: Stored) -> 
         return None
     if len(there) < len(ids):
         raise WrongCallError("jobs of this machine and of other boxes, in one call")
+    if any(job.startswith("-") for _, _, job in there):
+        raise WrongCallError("no job's name begins with -: it would be an option there")
     how, status = _with_prompts(), DONE
     for box in boxes:
         others = {":".join((other, job)) for other, _, job in there if other != box}
