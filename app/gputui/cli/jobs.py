@@ -177,7 +177,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.demo is not None:
         started = (job for job in jobs.jobs if demo_of(job) == args.demo)
         jobs = replace(jobs, jobs=(*_of_demo(args), *started))
-    there = _of_other_boxes(args, words, jobs)
+    there = _of_other_boxes(args, words)
     return _ACTIONS[args.action](args, jobs) if there is None else there
 
 
@@ -193,14 +193,14 @@ def _of_demo(args: argparse.Namespace) -> tuple[Job, ...]:
     return ()
 
 
-def _of_other_boxes(args: argparse.Namespace, words: Sequence[str], jobs: Stored) -> int | None:
+def _of_other_boxes(args: argparse.Namespace, words: Sequence[str]) -> int | None:
     """Return the status of an action on jobs of other boxes (BOX:ID); None for jobs of this box."""
     ids = [args.id] if getattr(args, "id", None) else getattr(args, "ids", None) or []
     if not any(":" in word for word in ids):
         return None
     from gputui.cli.on_boxes import act
 
-    return act(args.action, ids, words, jobs)
+    return act(args.action, ids, words)
 
 
 def _list(args: argparse.Namespace, jobs: Stored) -> int:
