@@ -1469,6 +1469,15 @@ def test_a_newer_format_is_said_and_nothing_is_claimed_beside_it(box: Box, users
     assert box.call("run", "-q", "--force", "-n", "1", "--", "echo", "ran", uid=users.ana)[1] == "ran\n"
 
 
+def test_an_anonymous_recording_names_nobody_whose_claims_cannot_be_read(box: Box, users: Users) -> None:
+    newer = box.claims_folder / f"gputui-claims.{folders.FORMAT + 1}.something"
+    assert box.fork(lambda: newer.mkdir(0o755) or 0, users.bob).end() == 0
+    named = box.call("record", "-", uid=users.ana)[1]
+    assert users.names[users.bob] in named and str(box.claims_folder) in named
+    status, out, _ = box.call("record", "--anonymous", "-", uid=users.ana)
+    assert status == 0 and users.names[users.bob] not in out and str(box.claims_folder) not in out
+
+
 def test_a_record_of_format_1_counts_and_one_is_made_for_each_claim(box: Box, users: Users) -> None:
     """As gputui before 0.1.0 makes and reads them (tests/older_claims.py)."""
     older = box.begun(lambda: OlderClaims(box.claims_folder).hold(box.uuids[0]), users.bob)

@@ -35,6 +35,7 @@ from gputui.inventory.process import Ancestor
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.sources.simulated.boxes import BOXES
+from gputui.system.environment import WORDS
 from gputui.vendors.nvidia.source import REMEDIES
 from messages import numbers, only_warning
 from unit.builders import GIB, MIB, box, busy, document, gpu, instance, job, recording
@@ -503,6 +504,22 @@ def test_an_anonymous_recording_does_not_name_agents() -> None:
     )
 
 
+@pytest.mark.parametrize("option", ["--from", "--demo"])
+def test_a_pipe_to_which_nobody_writes_is_no_box_and_makes_nobody_wait(
+    call: Call, tmp_path: Path, option: str
+) -> None:
+    """In /tmp, another user may have made it under the name that a person types."""
+    os.mkfifo(tmp_path / "topo.txt")
+    assert "topo.txt" in call("ls", f"{option}={tmp_path / 'topo.txt'}").refused(3)
+
+
+def test_an_anonymous_recording_leaves_out_what_is_wrong_with_claims() -> None:
+    """The messages name users, and the folders in which they keep claims."""
+    box_of_ana = replace(box(gpu(0)), errors=("no driver", "ana uses a newer gputui"), missing="no driver")
+    assert anonymous(box_of_ana).errors == ("no driver",)
+    assert anonymous(replace(box_of_ana, missing=None)).errors == ()
+
+
 def test_a_recording_replaces_a_file_whole_and_leaves_nothing_behind(call: Call, tmp_path: Path) -> None:
     file = tmp_path / "box.json"
     file.write_text("old")
@@ -893,9 +910,17 @@ def test_a_name_that_a_shell_would_expand_is_not_completed(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent may give a job any name. bash runs the command in `$(…)` where it completes words."""
-    names = ["nightly-1", "$(touch${IFS}x)", "`id`", "a b", "x;y", "=ls", "~root", "été", "a=b", "{a,b}"]
+    names = ["nightly-1", "--all-ended", "$(touch${IFS}x)", "`id`", "a b", "x;y", "=ls", "~root"]
+    names += ["été", "a=b", "{a,b}"]
     monkeypatch.setitem(completion.LISTS, "jobs", lambda: names)
     assert call("completion", "--list", "jobs").text.split("\n")[:-1] == ["nightly-1", "été", "a=b"]
+
+
+@pytest.mark.parametrize("words", [None, "", "[", '{"a": 1}', "[1]", "null", '"ls"', '[["ls"]]'])
+def test_words_that_were_not_sent_whole_start_nothing(words: str | None) -> None:
+    done = _process("run", "--sent-words", **{} if words is None else {WORDS: words})
+    assert done.returncode != 0 and done.stdout == b""
+    assert b"Traceback" not in done.stderr and WORDS.encode() in done.stderr
 
 
 # A stdout that fails.

@@ -149,6 +149,16 @@ def test_a_process_group_cannot_stand_for_a_process(desk: Desk) -> None:
             read_job(job.folder, own_scope())
 
 
+@pytest.mark.parametrize("facts", [{"status": 2**40}, {"trouble": {"step": "program", "errno": 2**40}}])
+def test_a_number_that_the_system_does_not_take_is_none(desk: Desk, facts: dict[str, object]) -> None:
+    """One record would end every list of jobs."""
+    job = ended(desk.sh("true"))
+    bad = {**json.loads((job.folder / "ended.json").read_text()), **facts}
+    (job.folder / "ended.json").write_text(json.dumps(bad))
+    with pytest.raises(RecordError, match="whole number"):
+        read_job(job.folder, own_scope())
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_a_record_that_belongs_to_another_user_is_not_ours(desk: Desk) -> None:
     ended(desk.sh("true"))

@@ -334,7 +334,7 @@ def test_twenty_jobs_started_at_once_are_twenty_jobs(desk: Desk) -> None:
     assert len(all_jobs(desk.environ)) == 20
 
 
-@pytest.mark.parametrize("name", ["", " ", "a\nb", "\x1b[31m", "-f", "x" * 61])
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "\x1b[31m", "-f", "x" * 61, "gpu1:k3f9"])
 def test_a_name_that_could_not_be_seen_or_typed_is_refused(desk: Desk, name: str) -> None:
     with pytest.raises(JobError):
         desk.start("/bin/true", name=name)

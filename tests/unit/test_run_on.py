@@ -432,6 +432,12 @@ def test_what_is_no_id_of_a_job_is_none(
     assert remote.name in message and (said == "" or said not in message)
 
 
+@pytest.mark.parametrize("words", [("forget", "--all-ended"), ("stop", "--signal=KILL"), ("show", "--json")])
+def test_no_id_of_a_job_is_an_option_there(call: Call, words: tuple[str, str]) -> None:
+    """A script may have taken it from a list of others; `forget --all-ended` removes every job."""
+    assert "--" not in call("jobs", words[0], f"gpu1:{words[1]}").refused(2).partition(";")[0]
+
+
 @pytest.mark.thorough
 def test_a_log_of_a_box_that_cannot_be_written_is_one_line(remote: Remote, tmp_path: Path) -> None:
     """As for a local job: the disk, or the permitted file size, is full."""

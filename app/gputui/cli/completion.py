@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 
-_PLAIN = re.compile(r"(?!=)[\w@%+=:,./-]+")
+_PLAIN = re.compile(r"(?![=-])[\w@%+=:,./-]+")
 """The words that are offered: bash expands all others, and a job that an agent has named `$(…)` would run a
 command."""
 

@@ -173,12 +173,16 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         from gputui.cli.boxes import call_on_boxes
 
         return call_on_boxes("jobs", args, words)
+    ids = [args.id] if getattr(args, "id", None) else getattr(args, "ids", None) or []
+    if any(":" in word for word in ids):
+        from gputui.cli.on_boxes import act
+
+        return act(args.action, ids, words)
     jobs = stored(os.environ)
     if args.demo is not None:
         started = (job for job in jobs.jobs if demo_of(job) == args.demo)
         jobs = replace(jobs, jobs=(*_of_demo(args), *started))
-    there = _of_other_boxes(args, words, jobs)
-    return _ACTIONS[args.action](args, jobs) if there is None else there
+    return _ACTIONS[args.action](args, jobs)
 
 
 def _of_demo(args: argparse.Namespace) -> tuple[Job, ...]:
@@ -191,16 +195,6 @@ def _of_demo(args: argparse.Namespace) -> tuple[Job, ...]:
     for id in {*getattr(args, "ids", ()), getattr(args, "id", None)} & {job.id for job in found}:
         raise JobError(f"job {id} is only the demo's example: its log and facts can be shown")
     return ()
-
-
-def _of_other_boxes(args: argparse.Namespace, words: Sequence[str], jobs: Stored) -> int | None:
-    """Return the status of an action on jobs of other boxes (BOX:ID); None for jobs of this box."""
-    ids = [args.id] if getattr(args, "id", None) else getattr(args, "ids", None) or []
-    if not any(":" in word for word in ids):
-        return None
-    from gputui.cli.on_boxes import act
-
-    return act(args.action, ids, words, jobs)
 
 
 def _list(args: argparse.Namespace, jobs: Stored) -> int:

@@ -45,7 +45,7 @@ def facts(job: Job, box: Snapshot) -> list[str]:
     """Return all facts on a job, one per line; `box` has the queue."""
     told = TOLD.write(job)
     rows = [
-        ("id", job.id),
+        ("id", printable(job.id)),
         ("name", printable(job.name) if job.name else None),
         ("state", job.state),
         ("status", status_text(job) if job.over else None),

@@ -47,7 +47,6 @@ from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.typed_json import Json, loads_of_others, within
 from gputui.jobs.record import JOB_ID
-from gputui.jobs.store import Stored
 from gputui.launching.compose import launcher_of
 from gputui.requesting.launch_request import LaunchRequest, sent
 from gputui.sources.hosts.alias import ANYWHERE, alias
@@ -226,16 +225,14 @@ def _picking(asked: LaunchRequest) -> list[str]:
     return replace(asked.devices, auto=False, count=count, if_free=False, force=False, explain=False).words
 
 
-def act(action: str, ids: Sequence[str], words: Sequence[str], jobs: Stored) -> int | None:
-    """Run the action of `gputui jobs` on the boxes of the jobs, up to the first status that is not 0; None
-    where the jobs are ours. A job of ours may have a colon in its name: it takes precedence."""
-    ours = {job.name for job in jobs.jobs}
-    there = [word.partition(":") for word in ids if ":" in word and word not in ours]
+def act(action: str, ids: Sequence[str], words: Sequence[str]) -> int:
+    """Run the action of `gputui jobs` on the boxes of the jobs, up to the first status that is not 0."""
+    there = [word.partition(":") for word in ids if ":" in word]
     boxes = list(dict.fromkeys(alias(box) for box, _, _ in there))
-    if not boxes:
-        return None
     if len(there) < len(ids):
         raise WrongCallError("jobs of this machine and of other boxes, in one call")
+    if any(job.startswith("-") for _, _, job in there):
+        raise WrongCallError("no job's name begins with -: it would be an option there")
     how, status = _with_prompts(), DONE
     for box in boxes:
         others = {":".join((other, job)) for other, _, job in there if other != box}

@@ -142,10 +142,11 @@ def _rules() -> Rules:
 
 def anonymous(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot without command lines and the names of the machine, of users, of agents and of
-    containers."""
+    containers. Of the errors, those about claims have the names of users and folders."""
     return replace(
         snapshot,
         host=replace(snapshot.host, name=None),
+        errors=(snapshot.missing,) if snapshot.missing else (),
         devices=tuple(
             replace(d, processes=tuple(map(_nobodys, d.processes))) if d.processes else d
             for d in snapshot.devices

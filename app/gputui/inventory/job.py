@@ -13,7 +13,7 @@ from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.process import Identity
 
 if TYPE_CHECKING:
-    from gputui.inventory.typed_json import Epoch, Moment, SignalNumber, Words
+    from gputui.inventory.typed_json import Epoch, Moment, SignalNumber, SystemNumber, Words
 
 State = Literal["starting", "waiting", "running", "done", "failed", "stopped", "ended", "elsewhere"]
 """starting   its record exists, its command has not started yet
@@ -80,7 +80,7 @@ class Trouble:
     """Why a command could not be started: the system's error number, and the step that failed."""
 
     step: Step
-    errno: int
+    errno: SystemNumber
 
 
 NOWHERE = Path(os.devnull)
@@ -148,7 +148,7 @@ class Job:
     command: Identity | None = None
     started: Epoch | None = None
     ended: Epoch | None = None
-    status: int | None = None
+    status: SystemNumber | None = None
     signal: SignalNumber | None = None
     stop: SignalNumber | None = None
     why: Words | None = None

@@ -256,6 +256,8 @@ Large = Annotated[float, number(most=MOST_NUMBER)]
 Positive = Annotated[int, whole(1)]
 SignalNumber = Annotated[int, whole(1, 64)]
 """signal(7): Linux has 64 signals, other systems fewer."""
+SystemNumber = Annotated[int, whole(most=4095)]
+"""An exit status, or an error number (Linux: `MAX_ERRNO`), which the system takes again."""
 Words = Annotated[str, Form(_words)]
 """A text that gputui wrote; command lines (2 MiB at most, execve(2)) and paths may have undecodable bytes."""
 

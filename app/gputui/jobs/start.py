@@ -64,6 +64,8 @@ def check_name(name: str) -> None:
     """Raise JobError where no job can have that name."""
     if (problem := name_problem("job", name)) is not None:
         raise JobError(problem)
+    if ":" in name:
+        raise JobError(f"not a valid job name: {name!r} (BOX:ID is a job of another box)")
 
 
 def start_job(

@@ -36,7 +36,7 @@ def _name_in(text: str, vendor: str, device: str) -> str | None:
     if start is None:
         return None
     end = re.compile(r"^[0-9a-f]{4}\s", re.MULTILINE).search(text, start.end())
-    found = re.compile(rf"^\t{re.escape(device)}\s+(.+)$", re.MULTILINE).search(
+    found = re.compile(rf"^\t{re.escape(device)}[ \t]+(.{{1,256}})", re.MULTILINE).search(
         text, start.end(), end.start() if end else len(text)
     )
     return printable(found[1].strip()) if found else None

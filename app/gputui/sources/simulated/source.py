@@ -18,6 +18,7 @@ from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.rehearsal import queued, served, stopped
 from gputui.sources.simulated.spec import Box
 from gputui.sources.source import NoSourceError, Want
+from gputui.system.files import open_given
 
 _PAST = (range(3_700, 330, -13), range(43_200, 3_600, -89))
 """Seconds before the box was opened, in stretches.
@@ -123,9 +124,9 @@ def no_box(name: str) -> str:
 
 def _printed(file: Path) -> Box:
     try:
-        with file.open(errors="replace") as stream:
+        with open_given(str(file)) as stream:
             # One byte more than allowed, to detect a text that is too long.
-            text = stream.read(MOST_BYTES + 1)
+            text = stream.read(MOST_BYTES + 1).decode(errors="replace")
         return box_of(read(text), printable(file.stem))
     except OSError as error:
         raise NoSourceError(f"cannot read {str(file)!r}: {error.strerror}") from None
