@@ -118,12 +118,8 @@ def _filter_note(app_state: AppState, room: int) -> str:
     listed, every = len(app_state.rows), len(app_state.box.devices)
     hidden, words = _hidden_and_selected(app_state), printable(app_state.screen.filter)
     words += f", hides {hidden} selected" if hidden else ""
-    long = f"{listed} of {every} devices (filter: {words}; esc clears)"
-    if cells_of(long) + 12 <= room:
-        return long
-    note, short = (f"{listed} of {every} ({words}; {esc})" for esc in ("esc clears", "esc"))
-    # Where the name of a column gives way all the same, the note says what esc does.
-    return short if cells_of(short) <= room - len(_GAP) < cells_of(note) else note
+    note = f"{listed} of {every} ({words}; esc"
+    return f"{note} clears)" if cells_of(note) + 12 <= room else f"{note})"
 
 
 def _hidden_and_selected(app_state: AppState) -> int:
