@@ -8,7 +8,7 @@ many as the command asks for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.queue import names_in_line, nth, wanting
@@ -22,6 +22,7 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.launching.intent import Asked, ContradictionError, settle
+from gputui.sources.simulated.spec import Choose
 from gputui.tui.app_state import AppState
 
 
@@ -96,9 +97,7 @@ def place_in_line(request: DeviceRequest, waiters: Sequence[Waiter], app_state: 
     return None if free else "first in line"
 
 
-def choice_in_line(
-    count: int, group: Grouping, app_state: AppState
-) -> Callable[[Snapshot, Collection[str]], list[str]]:
+def choice_in_line(count: int, group: Grouping, app_state: AppState) -> Choose:
     """Which of the devices with these keys a request in line takes, as the queue of a real box does."""
 
     def choose(snapshot: Snapshot, among: Collection[str]) -> list[str]:
