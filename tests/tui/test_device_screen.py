@@ -63,6 +63,15 @@ async def test_it_opens_on_the_device_at_the_cursor_and_goes_back_to_where_it_wa
         assert isinstance(s.app.screen, TopologyScreen)
 
 
+async def test_of_a_held_device_nobody_says_that_no_process_uses_it() -> None:
+    async with session("shared") as s:
+        for place, words in ((2, "no visible process"), (4, "no process uses it")):
+            s.main.set_app_state(replace(s.main.app_state, cursor=s.main.app_state.box.devices[place].key))
+            await s.press("@device")
+            assert any(line.strip() == words for line in texts(s))
+            await s.press("escape")
+
+
 async def test_what_is_on_the_page_is_read_in_full_and_no_longer_than_that(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -380,6 +380,21 @@ async def test_a_demo_s_job_runs_when_devices_are_free_and_ends_when_it_is_stopp
     assert all_jobs(environ) == []
 
 
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("name", ["mixed", "rtx3090", "mixed-vendors"])
+async def test_a_demo_s_job_gets_the_devices_that_are_chosen_for_a_selection(
+    name: str, count: int, environ: dict[str, str]
+) -> None:
+    source = SimulatedSource(BOXES[name])
+    async with session(source=source, command=("python", "train.py"), environ=environ) as s:
+        s.main.set_app_state(replace(s.main.app_state, label=source.label))
+        chosen = s.main.app_state.select_best(count)[0].selection.keys
+        assert len(chosen) == count
+        await s.press("w", str(count), "enter")
+        await s.until(lambda: bool(s.main.app_state.box.jobs and s.main.app_state.box.jobs[-1].keys))
+        assert s.main.app_state.box.jobs[-1].keys == chosen
+
+
 async def test_the_reason_of_a_selection_goes_when_it_is_no_longer_true() -> None:
     free = box_at("laptop")
     async with session(free) as s:

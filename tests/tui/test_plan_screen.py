@@ -371,6 +371,16 @@ async def test_a_change_while_a_model_is_read_stays(monkeypatch: pytest.MonkeyPa
         assert (request(s).name, request(s).given["batch"], request(s).count) == ("7B", 2, 7)
 
 
+async def test_selected_devices_that_are_in_use_are_not_called_free_with_those_that_are_added() -> None:
+    async with session("shared", TRAIN) as s:
+        keys = tuple(s.main.app_state.box.devices[place].key for place in (6, 2))
+        s.main.set_app_state(s.main.app_state.with_devices(keys))
+        await opened(s)
+        assert any("GPUs 6,2: selected" in text for text in texts(s))
+        await s.press("right", "right")
+        assert any("GPUs 6,2 selected, 4,5 free" in text for text in texts(s))
+
+
 async def test_a_command_for_another_number_of_devices_is_noted_on_the_page() -> None:
     async with session(
         "dgx-h100", ("torchrun", "--nproc_per_node", "4", "train.py", "--model", "llama2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,13 @@ from gputui.allocating.errors import NotEnoughError, RequestError
 from gputui.allocating.queue import Ticket
 from gputui.allocating.request import Notice, Request
 from gputui.choosing.grouping import Grouping
+from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
+from gputui.sources.simulated.boxes import BOXES
+from gputui.sources.simulated.source import SimulatedSource
 from gputui.sources.source import Want
 from gputui.vendors.vendor import Vendor
 from unit.builders import box, busy, gpu
@@ -82,6 +86,16 @@ def test_devices_are_held_until_the_launch_is_over(environ: dict[str, str]) -> N
     keys = {device.key for device in allocation.devices}
     assert allocation.start(lambda lease: _claimed(environ)) == keys
     assert _claimed(environ) == set()
+
+
+@pytest.mark.parametrize("wait", [None, math.inf])
+def test_who_waits_in_line_gets_the_device_that_is_chosen_without_waiting(
+    wait: float | None, environ: dict[str, str]
+) -> None:
+    snapshot = SimulatedSource(BOXES["mixed"]).read()
+    allocation = _allocated(environ, Request(1, wait=wait, rules=Rules(window=0.0)), snapshot)
+    assert _indices(allocation.devices) == [1]
+    allocation.release()
 
 
 def test_devices_are_given_back_where_the_launch_fails(environ: dict[str, str]) -> None:

@@ -225,6 +225,25 @@ def test_what_is_held_by_no_process_stands_at_the_end() -> None:
     assert "no visible process" in line and "mira" not in line
 
 
+@pytest.mark.parametrize("claimed", [False, True])
+@pytest.mark.parametrize("fact", [{"memory_used": 22 * GIB, "memory_free": 58 * GIB}, {"utilization": 90}])
+def test_a_device_in_use_with_no_visible_process_is_told_once_whoever_has_claimed_it(
+    claimed: bool, fact: dict[str, int], call: Call, tmp_path: Path
+) -> None:
+    device = replace(gpu(0), **fact)  # type: ignore[arg-type]
+    snapshot = box(device, gpu(1))
+    snapshot = replace(snapshot, claims=(Claim(device.key, "ana", None, "x.py"),) if claimed else ())
+    file = recording(tmp_path, snapshot)
+    on_screen = [line for line in shown(snapshot, 200).splitlines() if line.split()[0] == "0"]
+    _, *rows = call("people", "--from", file).text.splitlines()
+    told = call("people", "--from", file, "--json").json
+    for lines in (on_screen, rows):
+        (line,) = lines
+        assert "no visible process" in line and ("ana" in line) == (claimed and lines is rows)
+    assert [each["index"] for each in told["held"]] == ([] if claimed else [0])
+    assert [each["claims"] for each in told["people"]] == ([[device.uuid]] if claimed else [])
+
+
 def test_every_line_fits_and_no_name_moves_the_cursor() -> None:
     evil = job(1, user="e\x1b[2Jvil\n", command="\x1b]0;x\x07 rm \u202e" + "w" * 300)
     snapshot = replace(box(busy(gpu(0), evil), gpu(1)), claims=(Claim(gpu(1).key, "e\x1b[2Jvil\n"),))

@@ -971,6 +971,24 @@ def test_the_answer_comes_first_with_the_call_that_starts_it(call: Call, words: 
     assert started.out.count("GPU-") in (0, best["devices"])
 
 
+@pytest.mark.parametrize(
+    ("words", "enough", "told"),
+    [
+        ("gpt2", True, True),
+        ("gpt2 -n 2", True, False),
+        ("gpt2 -n 1", False, False),
+        ("gpt2 -n auto", False, False),
+        ("8B --precision fp32", False, False),
+    ],
+)
+def test_where_one_device_is_enough_the_answer_and_the_reason_for_more_are_told(
+    call: Call, words: str, enough: bool, told: bool
+) -> None:
+    ended = call("plan", *words.split(), "--demo", "shared")
+    assert ("one GPU is enough" in ended.out.splitlines()[0]) is enough
+    assert ("-n auto" in ended.err) is told
+
+
 def test_the_proposed_call_has_the_command(call: Call) -> None:
     command = ("--", "torchrun", "t.py", "--model", "llama-2-7b", "--note", "a b; $c")
     proposed = called(call("plan", "--demo", "dgx-h100", *command))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from gputui.choosing.claimed_use import ClaimedUse, differing
 from gputui.choosing.idleness import is_long, unused_by
 from gputui.choosing.rules import DEFAULT_RULES
+from gputui.choosing.verdict import Verdicts
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.process import Process, earliest, known_sum
@@ -123,3 +124,10 @@ def people(
         for user in {*found, *claimed}
     ]
     return tuple(sorted(persons, key=lambda each: (-(each.memory or 0), each.user or "")))
+
+
+def of_nobody(snapshot: Snapshot, judged: Verdicts, persons: Iterable[Person]) -> tuple[Device, ...]:
+    """The devices in use with no visible process; without those that a person has claimed, which are below
+    that person."""
+    claimed = {device.key for each in persons for device in each.claims}
+    return tuple(each for each in snapshot.devices if judged[each.key].unseen and each.key not in claimed)

@@ -189,6 +189,11 @@ class Verdict:
         return self.state == "free"
 
     @property
+    def unseen(self) -> bool:
+        """Whether the device is in use with no visible process."""
+        return isinstance(self.cause, MemoryHeld | Utilized)
+
+    @property
     def shown(self) -> Shown:
         """The state, or "idle"."""
         idle = isinstance(self.cause, UsedBy) and self.cause.idle_since is not None

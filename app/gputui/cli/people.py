@@ -8,9 +8,9 @@ from typing import Annotated
 
 from gputui.choosing.claimed_use import ClaimedUse
 from gputui.choosing.idleness import known_idle
-from gputui.choosing.people import Holding, Person, people
+from gputui.choosing.people import Holding, Person, of_nobody, people
 from gputui.choosing.verdict import Verdict, verdicts
-from gputui.choosing.verdict_text import job_claimed_and_runs_on, reason, user_name
+from gputui.choosing.verdict_text import brief, job_claimed_and_runs_on, reason, user_name
 from gputui.cli.common import (
     DONE,
     Parser,
@@ -51,8 +51,8 @@ PEOPLE = Document("time people held", time=Moment, people=_PERSON.list, held=_HE
 def parser() -> Parser:
     made = Parser(
         "people",
-        "List users: which devices they use, how much memory, for how long, and the command. Devices whose\n"
-        "memory is in use with no visible process come last.",
+        "List users: which devices they use, how much memory, for how long, and the command. Devices in use\n"
+        "with no visible process come last.",
         example="gputui people",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
@@ -67,7 +67,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         snapshot = read_with_past(source, Want.ALL & ~Want.WIRING)
     found = people(snapshot, known_idle(snapshot), rules.idle)
     judged = verdicts(snapshot, rules)
-    held = [device for device in snapshot.devices if judged[device.key].state == "held"]
+    held = of_nobody(snapshot, judged, found)
     if args.json:
         print_json(PEOPLE.write(time=snapshot.time, people=found, held=held))
     elif not found and not held:
@@ -88,7 +88,10 @@ def _lines(
             snapshot.label(each.device) + f" (idle {duration(each.idle or 0)})" * (each in person.idle)
             for each in person.holdings
         ]
-        labels += [f"{snapshot.label(device)} (claimed)" for device in person.claims]
+        for device in person.claims:
+            verdict = judged[device.key]
+            use = f", {brief(verdict, now)}" * verdict.unseen
+            labels.append(f"{snapshot.label(device)} (claimed{use})")
         main = max((each.main for each in person.holdings), key=lambda p: p.memory or 0, default=None)
         command = (main.command or main.note or UNKNOWN) if main else UNKNOWN
         if main and main.container:

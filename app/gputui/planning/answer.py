@@ -28,6 +28,7 @@ def answer(made: Plan, found: PlannedDevices) -> str:
     else:
         held = f"fits with {size(row.margin)} to spare{' on each' if count > 1 else ''}"
         held += ", which fragmentation may use up" if row.tight else ""
+        held += "; one GPU is enough" if made.needs_one else ""
     busy = any(device in found.in_use for device in found.devices[:count])
     then = f" once {'it is' if count == 1 else 'they are'} free" if busy else ""
     return f"Use {row.name} on {counted(count, 'GPU')}{then}: {held}"

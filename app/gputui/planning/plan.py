@@ -224,6 +224,14 @@ class Plan:
         """The first row that fits and that a launcher starts: the one to use."""
         return next((row for row in self.rows if row.fits and row.strategy.startable), None)
 
+    @property
+    def needs_one(self) -> bool:
+        """Whether one device is enough for the training where the plan uses several."""
+        several = self.able is not None and self.able.strategy.devices > 1
+        return several and any(
+            row.strategy.kind == "single" and row.fits and not row.tight for row in self.rows
+        )
+
 
 def plan(model: Model, workload: Workload, box: Box, grouping: Grouping = ALL_REDUCE) -> Plan:
     """All strategies for these devices with this grouping.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
-from gputui.choosing.people import Person, people
+from gputui.choosing.people import Person, of_nobody, people
 from gputui.choosing.verdict_text import idle_text, job_claimed_and_runs_on, reason, user_name
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import (
@@ -91,11 +91,11 @@ def rows(
 
 
 def _people(app_state: AppState, sort: str, wanted: str) -> Iterator[Row]:
-    """Each person with what they have on each device; last, the devices that are held with no visible
-    process."""
+    """Each person with what they have on each device; last, the devices in use with no visible process."""
     snapshot = app_state.box
     groups: list[tuple[Row, ...]] = []
-    for found in people(snapshot, app_state.idle, app_state.rules.idle):
+    persons = people(snapshot, app_state.idle, app_state.rules.idle)
+    for found in persons:
         heading, *others = _person(app_state, found)
         below = [row for row in others if _matches(heading, wanted) or _matches(row, wanted)]
         if below:
@@ -110,12 +110,11 @@ def _people(app_state: AppState, sort: str, wanted: str) -> Iterator[Row]:
 
     for group in sorted(groups, key=place):
         yield from group
-    for device in snapshot.devices:
-        if app_state.verdicts[device.key].state == "held":
-            row = _row(app_state, device, None)
-            if _matches(row, wanted):
-                # A user's name here tells that the device is not of the person above.
-                yield replace(row, user="–")
+    for device in of_nobody(snapshot, app_state.verdicts, persons):
+        row = _row(app_state, device, None)
+        if _matches(row, wanted):
+            # A user's name here tells that the device is not of the person above.
+            yield replace(row, user=UNKNOWN)
 
 
 def _person(app_state: AppState, found: Person) -> list[Row]:
@@ -268,7 +267,8 @@ def _row(app_state: AppState, device: Device, process: Process | None) -> Row:
     verdict, claim = app_state.verdicts[device.key], snapshot.claimed.get(device.key)
     user, since, what = UNKNOWN, None, reason(verdict, snapshot.time)
     if claim is not None:
-        user, since, what = person(claim.user, claim.own), claim.since, printable(claim.command or UNKNOWN)
+        user, since = person(claim.user, claim.own), claim.since
+        what = what if verdict.unseen else printable(claim.command or UNKNOWN)
     return Row(
         label,
         "",

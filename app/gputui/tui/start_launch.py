@@ -209,7 +209,7 @@ def in_line(
     from gputui.allocating.queue import waiters
     from gputui.inventory.job import JobError
     from gputui.jobs.queued import queue_job
-    from gputui.tui.wait_request import place_in_line
+    from gputui.tui.wait_request import choice_in_line, place_in_line
 
     line = waiters(environ) if simulated is None else app_state.box.waiters
     place = place_in_line(request, line, app_state)
@@ -219,7 +219,9 @@ def in_line(
         if simulated is None:
             job_id = queue_job(LaunchRequest(app_state.options, request), count, environ).id
         else:
-            job_id = simulated.wait_in_line(app_state.options.command, count, keys)
+            # Named devices are all taken, in the order of the box.
+            choose = None if keys else choice_in_line(count, request.group or ALL_REDUCE, app_state)
+            job_id = simulated.wait_in_line(app_state.options.command, count, keys, choose)
     except (JobError, StartError) as error:
         return str(error), False
     key = key_of("jobs", app_state.screen.keymap)

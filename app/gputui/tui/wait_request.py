@@ -8,16 +8,21 @@ many as the command asks for.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.queue import names_in_line, nth, wanting
 from gputui.allocating.shortage import waits_for_ever
 from gputui.choosing.capacity import most_ever
-from gputui.choosing.grouping import ALL_REDUCE, GroupingError, parse_request
+from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, parse_request
+from gputui.choosing.pick import pick
+from gputui.choosing.verdict import verdicts
 from gputui.inventory.formatting import devices_text, gpus
+from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.launching.intent import Asked, ContradictionError, settle
+from gputui.sources.simulated.spec import Choose
 from gputui.tui.app_state import AppState
 
 
@@ -90,3 +95,17 @@ def place_in_line(request: DeviceRequest, waiters: Sequence[Waiter], app_state: 
     else:
         free = app_state.clear().select_best(request.count, request.group or ALL_REDUCE)[0].short_of is None
     return None if free else "first in line"
+
+
+def choice_in_line(count: int, group: Grouping, app_state: AppState) -> Choose:
+    """Which of the devices with these keys a request in line takes, as the queue of a real box does."""
+
+    def choose(snapshot: Snapshot, among: Collection[str]) -> list[str]:
+        constraints = replace(app_state.constraints(snapshot, count), grouping=group)
+        if constraints.within is not None:
+            among = {key for key in among if key in constraints.within}
+        # Not the verdicts of the screen: what it has seen until now says nothing of a later moment.
+        found = pick(snapshot, verdicts(snapshot, app_state.rules), replace(constraints, within=among))
+        return [device.key for device in found.devices]
+
+    return choose

@@ -10,15 +10,20 @@ from collections.abc import Collection, Sequence
 
 from gputui.inventory.formatting import YOU
 from gputui.inventory.light_dataclasses import replace
-from gputui.sources.simulated.motion import claimed, started
-from gputui.sources.simulated.spec import Box, OwnJob, Task, Waiting
+from gputui.sources.simulated.motion import at, claimed, started
+from gputui.sources.simulated.spec import Box, Choose, OwnJob, Task, Waiting
 
 _PID, _MEMORY, _LOAD = 52_000, 6_000, 62
 """Of a job that got its devices: a pid that no task of a box has, MiB and percent on each device."""
 
 
 def queued(
-    box: Box, elapsed: float, command: Sequence[str], count: int, keys: Collection[str] | None
+    box: Box,
+    elapsed: float,
+    command: Sequence[str],
+    count: int,
+    keys: Collection[str] | None,
+    choose: Choose | None,
 ) -> tuple[Box, str]:
     """Return the box with a job of the person in line, and its id. It waits for `count` of the devices with
     these keys, None for any."""
@@ -26,7 +31,13 @@ def queued(
     title = shlex.join(command)
     devices = None if keys is None else tuple(label for label in box.labels if box.key(label) in keys)
     waiting = Waiting(
-        user=YOU, count=count, command=title, devices=devices, job=f"demo{number}", starts=elapsed
+        user=YOU,
+        count=count,
+        command=title,
+        devices=devices,
+        job=f"demo{number}",
+        starts=elapsed,
+        choose=choose,
     )
     job = OwnJob(id=f"demo{number}", title=title, created=elapsed, waits=count)
     return replace(box, line=(*box.line, waiting), jobs=(*box.jobs, job)), job.id
@@ -46,8 +57,9 @@ def stopped(box: Box, elapsed: float, id: str) -> Box:
     )
 
 
-def served(box: Box, elapsed: float) -> Box:
-    """Return the box after those in line whose turn has come have got their devices."""
+def served(box: Box, elapsed: float, opened: float) -> Box:
+    """Return the box, which was `opened` then, after those in line whose turn has come have got their
+    devices."""
     taken = {
         label
         for task in box.tasks
@@ -60,6 +72,9 @@ def served(box: Box, elapsed: float) -> Box:
             several = waiting.count > 1
             wanted = [label for label in waiting.devices or box.labels if not (several and ":" in label)]
             got = [label for label in wanted if label not in taken and elapsed < box.fails_after(label)]
+            if waiting.choose is not None:
+                labels = {box.key(label): label for label in got}
+                got = [labels[key] for key in waiting.choose(at(box, elapsed, opened), labels)]
             if len(got) >= waiting.count:
                 wanted = got[: waiting.count]
                 box = _with_devices(box, elapsed, waiting, tuple(wanted))

@@ -16,7 +16,7 @@ from gputui.sources.simulated.details import detailed, host_load
 from gputui.sources.simulated.motion import at, past_at
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.rehearsal import queued, served, stopped
-from gputui.sources.simulated.spec import Box
+from gputui.sources.simulated.spec import Box, Choose
 from gputui.sources.source import NoSourceError, Want
 from gputui.system.files import open_given
 
@@ -53,7 +53,7 @@ class SimulatedSource:
         assert self._opened is not None
         elapsed = self._clock() - self._opened
         with self._changing:
-            self.box = served(self.box, elapsed)
+            self.box = served(self.box, elapsed, self._opened)
         snapshot = at(self.box, elapsed, self._opened)
         if Want.DETAILS in want:
             self._looked_at = frozenset(d.key for d in snapshot.devices if among is None or d.key in among)
@@ -71,11 +71,18 @@ class SimulatedSource:
         """This source, also where another source that adds to it has been asked."""
         return self
 
-    def wait_in_line(self, command: Sequence[str], count: int, keys: Collection[str] | None) -> str:
+    def wait_in_line(
+        self,
+        command: Sequence[str],
+        count: int,
+        keys: Collection[str] | None,
+        choose: Choose | None = None,
+    ) -> str:
         """Put a job of the person in line for `count` devices, of those with these keys or (None) of all;
-        return its id. It only exists here: no command is started."""
+        return its id. It only exists here: no command is started. `choose` says which of the free devices it
+        takes: here, nothing knows which are the best."""
         with self._changing:
-            self.box, id = queued(self.box, self._elapsed, command, count, keys)
+            self.box, id = queued(self.box, self._elapsed, command, count, keys, choose)
         return id
 
     def stop(self, id: str) -> bool:

@@ -6,14 +6,18 @@ The same description feeds `SimulatedSource` and the simulated libnvidia-ml of t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from gputui.inventory.device import Apart, Device, FaultKind
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import SELF, LinkMatrix, NumberMatrix, each_pair
 from gputui.inventory.process import Kind
+from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality
+
+Choose = Callable[[Snapshot, Collection[str]], Sequence[str]]
+"""Which of the devices with these keys somebody in line takes, by their keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +117,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A waiter in line, for any devices or for these. `age`, `starts`, `ends`, `every`: as in `Task`."""
+    """A waiter in line, for any devices or for these. `age`, `starts`, `ends`, `every`: as in `Task`.
+
+    choose   which of the devices with these keys it takes, too few: none yet; None: the first ones
+    """
 
     user: str
     count: int
@@ -124,6 +131,7 @@ class Waiting:
     starts: float = float("-inf")
     ends: float = float("inf")
     every: float | None = None
+    choose: Choose | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

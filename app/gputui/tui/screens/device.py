@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gputui.choosing.verdict_text import NO_PROCESS
 from gputui.inventory.formatting import counted
 from gputui.inventory.light_dataclasses import replace
 from gputui.tui.main_view import MainView
@@ -64,9 +65,11 @@ class DeviceScreen(ProcessListPage):
         one = all(row.key in (None, self._key) for row in self.rows)
         listing = listed(self.rows, width, max(1, height - len(facts) - 2), of_one_device=one)
         if not self.rows:
-            nothing = (
-                "no process uses it" if device.processes is not None else "the driver does not list processes"
-            )
+            nothing = "no process uses it"
+            if device.processes is None:
+                nothing = "the driver does not list processes"
+            elif app_state.verdicts[self._key].unseen:
+                nothing = NO_PROCESS
             listing = Listing(clip(((f" {nothing}", "dim"),), width), (), lambda first, end: [])
         charts = self._timeline(width, height - len(facts) - 2 - max(1, len(listing.items)))
         facts += charts

@@ -74,9 +74,14 @@ def settings(request: PlanRequest, found: PlannedDevices | str, width: int) -> l
 
 def where(app_state: AppState, plan: Plan | None, found: PlannedDevices, width: int) -> Line:
     """The devices, how much of each is free, and their links; the parts that do not fit are left out."""
-    labels = runs(app_state, found.devices)
     name = "GPU" if len(found.devices) == 1 else "GPUs"
-    texts = [f" {name} {labels}: {found.how}"]
+    selected = [device for device in found.devices if device.key in app_state.selection]
+    if selected and found.how == "free":
+        # A selected device may be in use, so only those that were added are known to be free.
+        added = [device for device in found.devices if device not in selected]
+        texts = [f" {name} {runs(app_state, selected)} selected, {runs(app_state, added)} free"]
+    else:
+        texts = [f" {name} {runs(app_state, found.devices)}: {found.how}"]
     if found.in_use:
         texts.append(f"{runs(app_state, found.in_use)} in use now")
     texts += device_words(plan, found) if plan is not None else (found.names,)

@@ -114,13 +114,17 @@ def _names_that_fit(
 
 
 def _filter_note(app_state: AppState, room: int) -> str:
-    """How many of all devices are listed, and why not all."""
-    every = len(app_state.box.devices)
-    found, words = len(app_state.rows), printable(app_state.screen.filter)
-    hidden = len({*app_state.selection} - {device.key for device in app_state.rows})
+    """How many of all devices are listed, and why not all, in the `room` beside the names of the columns."""
+    listed, every = len(app_state.rows), len(app_state.box.devices)
+    hidden, words = _hidden_and_selected(app_state), printable(app_state.screen.filter)
     words += f", hides {hidden} selected" if hidden else ""
-    note = f"{found} of {every} devices (filter: {words}; esc clears)"
-    return note if cells_of(note) + 12 <= room else f"{found} of {every} ({words}; esc clears)"
+    note = f"{listed} of {every} ({words}; esc"
+    return f"{note} clears)" if cells_of(note) + 12 <= room else f"{note})"
+
+
+def _hidden_and_selected(app_state: AppState) -> int:
+    """How many selected devices the filter hides."""
+    return len({*app_state.selection} - {device.key for device in app_state.rows})
 
 
 def filter_in_title(app_state: AppState) -> str:
@@ -169,7 +173,9 @@ def why_no_rows(app_state: AppState) -> str:
     hidden = len(app_state.box.devices)
     if not hidden:
         return NO_DEVICES
-    return f"no device matches the filter “{_short_filter(app_state)}” ({hidden} hidden)"
+    selected = _hidden_and_selected(app_state)
+    also = f", {selected} selected" if selected else ""
+    return f"no device matches the filter “{_short_filter(app_state)}” ({hidden} hidden{also})"
 
 
 def facts_shown(app_state: AppState, device: Device) -> object:
