@@ -610,7 +610,8 @@ class AppState:
         problem: str | None
         if asked.by_command is None and self.selection.decided and not (self.proposed or again):
             choice = CommandChoice(self.options, said.words, firm=said.firm)
-            return replace(self, command_choice=choice), self._beside(said.words, asked.count)
+            kept = replace(self, command_choice=choice)
+            return kept, kept.contradiction
         if asked.by_command is not None:
             selected, problem = read._select_named(asked.by_command)
         else:
@@ -620,16 +621,6 @@ class AppState:
         chosen = selected.selection if problem is None else Selection()
         choice = CommandChoice(self.options, said.words, chosen, said.firm)
         return replace(selected, command_choice=choice, proposed=problem is None), problem
-
-    def _beside(self, words: str, count: int | None) -> str | None:
-        """The warning that the user has selected another number of devices than the command asks for."""
-        if count == len(self.selection):
-            return None
-        asked = key_of("command", self.screen.keymap)
-        there = (
-            f"your {devices_text(len(self.selection))} stay selected" if self.selected else "CPU only stays"
-        )
-        return f"{words} asks for {devices_text(count or 0)}; {there} ({asked} selects {count or 0})"
 
     def _select_named(self, devices: NamedDevices) -> tuple[AppState, str | None]:
         """Select the devices that the command names."""
@@ -666,7 +657,7 @@ class AppState:
             return f"{devices.words} in the command overrides the selected devices"
         if count is None or not count.firm or not self.selected or count.number == len(self.selected):
             return None
-        return f"the command asks for {count.words}, but {devices_text(len(self.selected))}"
+        return f"the command asks for {count.words}; selected: {devices_text(len(self.selected))}"
 
     # The order of the selected devices
 
