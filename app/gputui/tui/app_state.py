@@ -657,7 +657,7 @@ class AppState:
             return f"{devices.words} in the command overrides the selected devices"
         if count is None or not count.firm or not self.selected or count.number == len(self.selected):
             return None
-        return f"the command asks for {count.words}; selected: {devices_text(len(self.selected))}"
+        return f"the command asks for {count.words} on {devices_text(len(self.selected))}"
 
     # The order of the selected devices
 
