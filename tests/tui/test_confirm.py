@@ -244,7 +244,7 @@ async def test_a_device_more_than_a_command_will_use_is_asked_about(
     command = ("bash", "-c", "CUDA_VISIBLE_DEVICES=1 python train.py")
     async with session("idle", command=command, environ=environ, interval=1000) as s:
         assert len(s.main.app_state.selection) == 1
-        await s.press("0", key)
+        await s.press("1", "0", key)
         assert "CUDA_VISIBLE_DEVICES=1" in await asked(s)
         await s.press("n")
         assert not started(s, key, desk)
@@ -263,7 +263,7 @@ async def test_no_job_waits_for_devices_that_its_command_would_not_use(
     command = ("env", "CUDA_VISIBLE_DEVICES=1", "true")
     async with session("idle", command=command, environ=environ, interval=1000) as s:
         await s.until(lambda: len(s.main.app_state.selection) == 1)
-        await s.press("0", "w")
+        await s.press("1", "0", "w")
         assert isinstance(s.app.screen, LineScreen) and "CUDA_VISIBLE_DEVICES=1" in s.app.screen.prompt
         await s.press("enter")
         assert "CUDA_VISIBLE_DEVICES=1" in s.main.message

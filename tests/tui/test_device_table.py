@@ -13,6 +13,10 @@ from textual.events import MouseScrollUp
 
 from gputui.allocating.settings import ScreenSettings
 from gputui.choosing.rules import DEFAULT_RULES
+from gputui.choosing.verdict import verdicts
+from gputui.choosing.verdict_text import brief
+from gputui.inventory.claim import Claim
+from gputui.inventory.device import Device
 from gputui.inventory.job import Job, JobDevice
 from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.inventory.telemetry import Telemetry
@@ -160,6 +164,33 @@ def test_a_device_of_a_job_of_ours_says_so() -> None:
     )
     assert row.rstrip().endswith("▶ your job m6u5 1h02m")
     assert "○ free" in other
+
+
+@pytest.mark.parametrize(
+    ("device", "pids"),
+    [
+        (busy(gpu(0), unit_job(7, user="me"), unit_job(8, user="me")), (8,)),
+        (busy(gpu(0), unit_job(7, user=None, note="owner unknown"), unit_job(8, user="me")), None),
+        (busy(gpu(0), unit_job(7), unit_job(8, user="me")), None),
+        (replace(gpu(0), memory_used=22 * GIB, memory_free=58 * GIB), ()),
+        (replace(gpu(0), utilization=60), ()),
+    ],
+)
+def test_a_device_that_a_job_of_ours_shares_names_the_others_as_ls_does(
+    device: Device, pids: tuple[int, ...] | None
+) -> None:
+    own = Job(
+        id="m6u5",
+        name="train",
+        state="running",
+        devices=(JobDevice(0, device.key, None),),
+        started=NOW - 60,
+    )
+    claim = Claim(device.key, "me", job="m6u5", own=True, pids=pids)
+    shared = replace(box(device), jobs=(own,), claims=(claim,))
+    told = brief(verdicts(shared)[device.key], NOW)
+    assert f"▶ {told}, your job" in texts(shared, 130)[1]
+    assert f"▶ {told}"[:15] in texts(shared, 80)[1], "what is cut is the job, which the sign tells"
 
 
 # Rows

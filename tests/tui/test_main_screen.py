@@ -201,16 +201,34 @@ async def test_stop_finds_the_jobs_and_not_the_shell() -> None:
         assert s.app.screen.item_keys()[0] == BY_ID["jobs"].title  # type: ignore[attr-defined]
 
 
-async def test_escape_restores_what_it_has_just_cleared_and_only_that() -> None:
+async def test_escape_pressed_again_does_nothing_more_and_a_word_restores_what_it_has_cleared() -> None:
     async with session() as s:
+        await s.press("@restore")
+        assert s.selected == [] and s.main.message
         await s.press("5", "4", "7", "escape")
-        assert s.selected == [] and "5,4,7" in s.main.message
-        await s.press("escape")
-        assert s.selected == ["5", "4", "7"]
-        await s.press("escape", "down", "escape")
-        assert s.selected == [], "another key was in between"
+        assert s.selected == [] and "5,4,7" in s.main.message and ":restore" in s.main.message
         await s.press("escape")
         assert s.selected == []
+        await s.press("escape", "down", "escape")
+        assert s.selected == []
+        await s.press("@restore")
+        assert s.selected == ["5", "4", "7"]
+
+
+async def test_a_number_typed_into_the_command_leaves_the_users_devices_in_their_order() -> None:
+    async with session() as s:
+        await s.press("5", "4", "e", "ctrl+u", *"torchrun --nproc-per-node=2 train.py", "enter")
+        await s.until(lambda: not s.main.app_state.command_is_unread)
+        assert s.selected == ["5", "4"]
+
+
+async def test_the_first_digit_replaces_what_the_command_has_proposed() -> None:
+    async with session(command=("torchrun", "--nproc-per-node=2", "train.py")) as s:
+        assert s.selected == ["4", "5"]
+        await s.press("5")
+        assert s.selected == ["5"] and "4,5" in s.main.message
+        await s.press("4", "7")
+        assert s.selected == ["5", "4", "7"], "the same devices as before are the user's own now"
 
 
 async def test_one_letter_sorts_the_devices_and_the_processes() -> None:

@@ -398,7 +398,36 @@ def test_a_command_is_read_once_and_the_hand_is_free_afterwards() -> None:
     assert edited.command_is_unread and selected(edited.with_command_read()[0]) == [3]
     assert selected(edited.with_command_read(again=True)[0]) == [0, 1]
     other = replace(state, options=LaunchOptions(("deepspeed", "--num_gpus", "3", "t.py")))
-    assert selected(other.with_command_read()[0]) == [0, 1, 2]
+    assert selected(other.with_command_read()[0]) == [3]
+    assert selected(other.clear().with_command_read()[0]) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("indices", "warned"), [((3, 1), False), ((1,), True), ((), False)])
+def test_a_number_does_not_replace_what_the_user_has_selected(indices: tuple[int, ...], warned: bool) -> None:
+    """Only the user knows which devices, and in which order; () is CPU only."""
+    state = app_state(*FOUR, options=LaunchOptions(("torchrun", "--nproc-per-node", "2", "t.py")))
+    state = with_selected(state, *indices) if indices else state.cpu_only()
+    after, message = state.with_command_read()
+    assert after.selection == state.selection
+    assert (message is not None and "--nproc-per-node 2" in message) == warned
+    assert not after.command_is_unread
+
+
+def test_a_proposal_follows_the_number_until_the_user_touches_it() -> None:
+    state = with_command("torchrun --nproc-per-node 2 t.py")
+    three = LaunchOptions(("torchrun", "--nproc-per-node", "3", "t.py"))
+    assert selected(replace(state, options=three).with_command_read()[0]) == [0, 1, 2]
+    moved = state.reorder(1)[0]
+    assert selected(replace(moved, options=three).with_command_read()[0]) == [1, 0]
+
+
+def test_the_first_device_selected_by_hand_replaces_a_proposal() -> None:
+    proposed = with_command("torchrun --nproc-per-node 2 t.py", *FOUR[:3], replace(FOUR[3], mig=True))
+    refused, message = proposed.toggle(proposed.box.devices[3])
+    assert selected(refused) == [0, 1] and message
+    own, message = proposed.toggle(FOUR[1])
+    assert selected(own) == [1] and message and "0,1" in message
+    assert selected(with_selected(own, 0, 2)) == [1, 0, 2]
 
 
 def test_what_cannot_be_selected_is_said_and_nothing_is_selected() -> None:

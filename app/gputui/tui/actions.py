@@ -89,6 +89,13 @@ ACTIONS: tuple[Action, ...] = (
         "clear", "", "Clear the selection", "deselect every device", hint="clear", shown="esc", also="none"
     ),
     _select(
+        "restore",
+        "",
+        "Restore the cleared selection",
+        "the devices that were cleared last, in their order",
+        also="undo bring back",
+    ),
+    _select(
         "other",
         "",
         "Select the next best set",

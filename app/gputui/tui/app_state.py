@@ -137,6 +137,7 @@ class AppState:
     suggestion              the answer to the last request for the best devices
     order                   the last requested order
     command_choice          the result of the last reading of the command, None before the first
+    proposed                whether the command has chosen the selection, and the user has not touched it
     listed_before           the keys of the devices in the order of the previous listing
     short_of                the number of devices in the last request, where fewer are free
     screen                  which columns, panels and devices are shown
@@ -162,6 +163,7 @@ class AppState:
     order: Order | None = None
     host_environment: HostEnvironment = field(default_factory=ThisHost)
     command_choice: CommandChoice | None = None
+    proposed: bool = False
     measured: Rates = field(default_factory=dict)
     rules: Rules = DEFAULT_RULES
     screen: ScreenSettings = DEFAULT_SCREEN
@@ -347,9 +349,10 @@ class AppState:
             return seconds
         return now - self.timelines.unused_since(key, since, self.rules.utilization, self.rules.memory)
 
-    def own_job_on(self, key: str) -> Job | None:
-        """The user's own job that has the device, where the verdict has nothing else to report about it."""
-        return own_job_on(self.box, self.verdicts[key], key)
+    def own_job_on(self, key: str, shared: bool = False) -> Job | None:
+        """The user's own job that has the device, where the verdict has nothing else to report about it, or
+        (if `shared`) also where it has."""
+        return own_job_on(self.box, self.verdicts[key], key, shared)
 
     @property
     def current(self) -> Device | None:
@@ -380,7 +383,15 @@ class AppState:
 
     def toggle(self, device: Device) -> tuple[AppState, str | None]:
         """Select or deselect the device. A busy device can be selected, with a message, unless the displayed
-        warnings already report it."""
+        warnings already report it. The devices that the command has chosen are a proposal, which the first
+        device of the user's own replaces."""
+        if self.proposed and self.selected:
+            labels = ",".join(map(self.box.label, self.selected))
+            app_state, message = self.clear().toggle(device)
+            if not app_state.selection.decided:
+                return self, message
+            asked = key_of("command", self.screen.keymap)
+            return app_state, f"your own selection, in place of {labels} ({asked} brings the command's back)"
         if device.key in self.selection:
             return self._select(self.selection.toggle(device.key)), None
         refusal = self._refusal(device)
@@ -422,7 +433,12 @@ class AppState:
         earlier = self.verdicts_when_selected
         when_selected = {key: earlier.get(key) or self.verdicts[key] for key in selection}
         return replace(
-            self, selection=selection, verdicts_when_selected=when_selected, order=None, short_of=None
+            self,
+            selection=selection,
+            verdicts_when_selected=when_selected,
+            order=None,
+            short_of=None,
+            proposed=False,
         )
 
     # Selecting the best devices
@@ -573,8 +589,9 @@ class AppState:
         return (read.command, read.additions) != (self.options.command, self.options.additions)
 
     def with_command_read(self, again: bool = False) -> tuple[AppState, str | None]:
-        """Select what the command asks for; the selection stays where it asks for nothing, or (unless
-        `again`) for the same as before."""
+        """Select what the command asks for; the selection stays where it asks for nothing. Unless `again`, it
+        also stays where the command asks for the same as before, or only for a number and the user has
+        selected devices: nobody but the user knows which ones, and in which order."""
         from gputui.launching.intent import Asked, settle
 
         read = replace(self, command_choice=CommandChoice(self.options))
@@ -591,6 +608,10 @@ class AppState:
                 self, command_choice=choice
             ), "the command does not say how many devices, or which" if again else None
         problem: str | None
+        if asked.by_command is None and self.selection.decided and not (self.proposed or again):
+            choice = CommandChoice(self.options, said.words, firm=said.firm)
+            kept = replace(self, command_choice=choice)
+            return kept, kept.contradiction
         if asked.by_command is not None:
             selected, problem = read._select_named(asked.by_command)
         else:
@@ -599,7 +620,7 @@ class AppState:
         # An earlier selection by hand is not what the command asks for.
         chosen = selected.selection if problem is None else Selection()
         choice = CommandChoice(self.options, said.words, chosen, said.firm)
-        return replace(selected, command_choice=choice), problem
+        return replace(selected, command_choice=choice, proposed=problem is None), problem
 
     def _select_named(self, devices: NamedDevices) -> tuple[AppState, str | None]:
         """Select the devices that the command names."""
@@ -636,7 +657,7 @@ class AppState:
             return f"{devices.words} in the command overrides the selected devices"
         if count is None or not count.firm or not self.selected or count.number == len(self.selected):
             return None
-        return f"the command asks for {count.words}, but {devices_text(len(self.selected))}"
+        return f"the command asks for {count.words} on {devices_text(len(self.selected))}"
 
     # The order of the selected devices
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from gputui.allocating.settings import ScreenSettings
 from gputui.choosing.grouping import GroupingError, parse_request
-from gputui.choosing.selection import Selection
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
 from gputui.tui.actions import key_of
@@ -36,8 +35,8 @@ class SelectionController:
         self._divided: Device | None = None
         """The GPU with MIG instances whose number was just typed: the next digit is an instance's number."""
         self._stop_timer: Callable[[], object] = lambda: None
-        self.cleared = Selection()
-        """The selection that the last key has cleared."""
+        self._cleared: tuple[str, ...] = ()
+        """The keys of the devices that were deselected together last, in their order."""
         self.after: Callable[[float, Callable[[], None]], Callable[[], object]] = self._on_timer
         """Calls a function after so many seconds, unless the returned function is called before."""
 
@@ -263,20 +262,27 @@ class SelectionController:
             self._view.show_message(self._with_waiting(message), "warn")
 
     def clear(self) -> None:
-        self._view.set_app_state(self._view.app_state.clear())
-
-    def clear_or_restore(self) -> None:
-        """Clear the selection; where that was just done, restore it, in its order."""
-        app_state, before = self._view.app_state, self.cleared
-        self.cleared = app_state.selection
-        if app_state.selection.decided:
-            self.clear()
+        """Clear the selection. Pressed again, it does nothing more: people press esc until they are sure."""
+        app_state = self._view.app_state
+        if not app_state.selection.decided:
+            return
+        words = "no longer CPU only"
+        if app_state.selected:
+            self._cleared = app_state.selection.keys
+            restore = key_of("restore", app_state.screen.keymap)
             numbers = ",".join(map(app_state.box.label, app_state.selected))
-            words = f"cleared {numbers}: esc again restores it" if numbers else "no longer CPU only"
-            self._view.show_message(words, passing=True)
-        elif before.keys:
-            # Devices may have vanished since.
-            self._view.set_app_state(app_state.with_devices(before.prune(app_state.box.by_key).keys))
+            words = f"cleared {numbers} ({restore} brings it back)"
+        self._view.set_app_state(app_state.clear())
+        self._view.show_message(words, passing=True)
+
+    def restore(self) -> None:
+        """Select again, in their order, the devices that were cleared last and are still there."""
+        app_state = self._view.app_state
+        keys = tuple(key for key in self._cleared if key in app_state.box.by_key)
+        if keys:
+            self._view.set_app_state(app_state.with_devices(keys))
+        else:
+            self._view.show_message("no selection has been cleared", "warn")
 
     def cpu_only(self) -> None:
         self._view.set_app_state(self._view.app_state.cpu_only())

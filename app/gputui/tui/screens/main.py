@@ -21,7 +21,6 @@ from textual.containers import Container
 from textual.screen import Screen
 
 from gputui.allocating.settings import DEFAULT_INTERVAL, ScreenSettings, Settings, SettingsError, settings
-from gputui.choosing.selection import Selection
 from gputui.inventory.formatting import duration, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
@@ -192,6 +191,7 @@ class MainScreen(Screen[None]):
         return {
             "select": selection.toggle_current,
             "clear": selection.clear,
+            "restore": selection.restore,
             "cpu": selection.cpu_only,
             "command": partial(selection.read_command, again=True),
             "best": selection.add_best,
@@ -250,7 +250,6 @@ class MainScreen(Screen[None]):
     def perform(self, action_id: str) -> None:
         """Perform one of the actions of `tui/actions.py`."""
         self.selection.finish_digits()
-        self.selection.cleared = Selection()
         if BY_ID[action_id].page:
             self.page_action = action_id
         self.handlers[action_id]()
@@ -281,8 +280,7 @@ class MainScreen(Screen[None]):
         self.press_digit(digit)
 
     def action_back(self) -> None:
-        """Undo the last of these: digits, a launch that is being checked, the filter, the selection; or that
-        it was cleared just now."""
+        """Undo the last of these: digits, a launch that is being checked, the filter, the selection."""
         if self.forget_digits():
             return
         if self.launch.cancel():
@@ -290,7 +288,7 @@ class MainScreen(Screen[None]):
         elif self.app_state.screen.filter:
             self.selection.end_filter()
         else:
-            self.selection.clear_or_restore()
+            self.selection.clear()
 
     def _move_page(self, by: int) -> None:
         self.selection.move_cursor(by * max(1, len(self._table.in_view) - 1))

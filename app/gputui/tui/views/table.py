@@ -226,13 +226,15 @@ def _states(app_state: AppState) -> dict[str, tuple[str, str, str]]:
 
 def _state(app_state: AppState, device: Device) -> tuple[str, str, str]:
     """The same without regard to limits. The words are the brief text of the verdict, with how long the
-    device has been free; or the text of our job on it."""
+    device has been free; or the text of our job on it, after what else is there."""
     verdict, now = app_state.verdicts[device.key], app_state.box.time
-    job = app_state.own_job_on(device.key)
-    if job is not None:
+    job = app_state.own_job_on(device.key, shared=True)
+    if job is not None and app_state.own_job_on(device.key) is not None:
         return OWN_JOB, your_job(job, now), "mine"
     main = verdict.cause.processes[0] if isinstance(verdict.cause, UsedBy) else None
     words = brief(verdict, now)
+    if job is not None:
+        return OWN_JOB, f"{words}, {your_job(job, now)}", verdict.shown
     lasting = app_state.seconds_in_state(device.key)
     if verdict.free and lasting >= _LONG_ENOUGH:
         words = f"{words} {duration(lasting)}"
