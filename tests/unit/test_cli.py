@@ -742,6 +742,8 @@ CORRECTED = [
     ("log k3f9", "jobs log k3f9"),
     ("kill k3f9", "jobs stop k3f9"),
     ("jobs logs k3f9", "jobs log k3f9"),
+    ("jobs logs", "jobs log ID"),
+    ("--demo jobs logs", "jobs --demo=shared log ID"),
     ("stop", "jobs"),
     ("wait -n 2 -- python t.py", "run --wait -n 2 -- python t.py"),
     ("free", "ls"),
@@ -754,6 +756,29 @@ CORRECTED = [
 @pytest.mark.parametrize(("typed", "meant"), CORRECTED)
 def test_a_wrong_call_ends_with_the_call_that_was_meant(call: Call, typed: str, meant: str) -> None:
     assert call(*shlex.split(typed)).refused(2).endswith(f": gputui {meant}")
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "run -n 2 python mark.py --dry-run",
+        "--demo run -n 2 python mark.py --dry-run",
+        "run -n 2 python mark.py --detach",
+        "run python mark.py -n2",
+        "run python mark.py --name=x",
+        "python mark.py --dry-run",
+        "rnu -n 2 python mark.py --dry-run",
+        "-n 2 python mark.py --wait",
+        "2 python mark.py --dry-run",
+        "export python mark.py -n 2",
+    ],
+)
+def test_no_call_is_made_up_of_options_that_may_be_the_commands(call: Call, typed: str) -> None:
+    """Behind `--`, the command gets `--dry-run`, and runs: only the user knows whose option it is."""
+    refusal = call(*typed.split()).refused(2)
+    assert "try:" not in refusal and "gputui run" not in refusal.split("; ", 1)[1]
+    option = next(word for word in reversed(typed.split()) if word.startswith("-"))
+    assert f"`{option}`" in refusal and "`--`" in refusal
 
 
 @pytest.mark.parametrize(

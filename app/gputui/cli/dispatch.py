@@ -69,7 +69,7 @@ def _meant(words: list[str], name: str, command: list[str] | None) -> str:
     unknown = not name and bool(words) and not words[0].startswith("-")
     demo = not name and any(word.startswith("--demo=") for word in words)
     meant = None if demo else corrected(words, None if unknown else name, command)
-    return f"try: {meant}" if meant else f"see `gputui {name + ' ' if name else ''}--help`"
+    return meant or f"see `gputui {name + ' ' if name else ''}--help`"
 
 
 def _failed(error: GputuiError, remedy: str | None, as_json: bool) -> int:
