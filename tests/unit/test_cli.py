@@ -770,7 +770,7 @@ def test_a_wrong_call_ends_with_the_call_that_was_meant(call: Call, typed: str, 
         "rnu -n 2 python mark.py --dry-run",
         "-n 2 python mark.py --wait",
         "2 python mark.py --dry-run",
-        "export python mark.py -n 2",
+        "export --as docker python mark.py -n 2",
     ],
 )
 def test_no_call_is_made_up_of_options_that_may_be_the_commands(call: Call, typed: str) -> None:

@@ -42,6 +42,7 @@ from gputui.choosing.verdict import (
     UsedBy,
     Utilized,
     Verdict,
+    judge,
     verdicts,
 )
 from gputui.choosing.verdict_text import (
@@ -55,7 +56,7 @@ from gputui.choosing.verdict_text import (
 )
 from gputui.cli.main import main
 from gputui.inventory.claim import Claim
-from gputui.inventory.device import Apart, Fault, FaultKind
+from gputui.inventory.device import Apart, Device, Fault, FaultKind
 from gputui.inventory.process import ANOTHER_NAMESPACE, OWNER_UNKNOWN, Kind, Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES
@@ -181,12 +182,33 @@ def test_the_table_of_texts(state: State, cause: Cause, full: str, few: str) -> 
     [
         (MemoryHeld(GIB), "1.0G in use, no visible process (on its host: `sudo fuser -v /dev/nvidia*`)"),
         (Prohibited(), "(`sudo nvidia-smi -c 0` allows it)"),
-        (Fault("reset", "GPU requires restart"), "(`sudo nvidia-smi --gpu-reset` resets it)"),
     ],
 )
 def test_what_helps_is_said_in_the_vendors_own_commands(cause: Cause, remedy: str) -> None:
-    assert reason(Verdict("held", cause, "nvidia"), NOW).endswith(remedy)
-    assert "nvidia" not in reason(Verdict("held", cause, "acme"), NOW)
+    assert reason(Verdict("held", cause, Device(index=0, uuid="u")), NOW).endswith(remedy)
+    assert "nvidia" not in reason(Verdict("held", cause, Device(index=0, uuid="u", vendor="acme")), NOW)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "names"),
+    [
+        ("nvidia", ("-i 6", "-i 0000:c1:00.0")),
+        ("amd", ("0000:c1:00.0",) * 2),
+        ("gaudi", ("0000:c1:00.0",) * 2),
+    ],
+)
+def test_a_reset_names_the_device_because_without_a_name_it_resets_all(
+    vendor: str, names: tuple[str, ...]
+) -> None:
+    broken = Device(
+        index=6, uuid="u", vendor=vendor, pci_bus_id="0000:c1:00.0", fault=Fault("reset", "restart")
+    )
+    without_index = replace(broken, index=-1)
+    without_either = replace(without_index, pci_bus_id=None)
+    for device, name in zip((broken, without_index, without_either), names, strict=False):
+        told = reason(judge(device), NOW)
+        assert f" {name}" in told and "resets it" in told
+    assert reason(judge(without_either), NOW) == "restart"
 
 
 def test_every_cause_is_in_the_table() -> None:

@@ -103,7 +103,8 @@ class Vendor:
     visibility         the variables that make devices visible
     containers         how a container is given devices; None where gputui does not know
     environment_hints  variables that are worth offering with a launch: name, value, effect
-    remedies           by problem, the remedy in the vendor's own commands: a clause of a sentence
+    remedies           by problem, the remedy in the vendor's own commands: a clause of a sentence. {bus}
+                       names the device, as does {index}, which is the bus where no index is known
     gres               Slurm's name for the devices in `--gres`, where that is not "gpu"
     kubernetes         the name of the devices' resource in Kubernetes (its device plugin's); "" where it is
                        not known

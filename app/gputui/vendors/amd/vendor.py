@@ -106,7 +106,7 @@ class Amd(Vendor):
     )
     remedies = {
         "held": "on its host: `sudo fuser -v /dev/kfd`",
-        "reset": "`sudo amd-smi reset --gpureset` resets it",
+        "reset": "`sudo amd-smi reset --gpureset -g {bus}` resets it",
     }
     data_parallel = True
     backend = "nccl"

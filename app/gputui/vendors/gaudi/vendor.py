@@ -54,7 +54,7 @@ class Gaudi(Vendor):
     remedies = {
         "held": "on its host: `sudo fuser -v /dev/accel/accel*`",
         "memory": "only hl-smi reports it, which must be on PATH and answer",
-        "reset": "`sudo hl-smi -r` resets it",
+        "reset": "`sudo hl-smi -r -i {bus}` resets it",
     }
     gres = "hpu"
     backend = "hccl"

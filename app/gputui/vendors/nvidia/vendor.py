@@ -73,7 +73,7 @@ class Nvidia(Vendor):
     remedies = {
         "held": "on its host: `sudo fuser -v /dev/nvidia*`",
         "prohibited": "`sudo nvidia-smi -c 0` allows it",
-        "reset": "`sudo nvidia-smi --gpu-reset` resets it",
+        "reset": "`sudo nvidia-smi --gpu-reset -i {index}` resets it",
     }
     one_part = "a process uses one MIG instance only, however many it sees"
     data_parallel = True
