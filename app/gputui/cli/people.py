@@ -84,11 +84,11 @@ def _lines(
     rows = [("USER", "GPUS", "MEMORY", "FOR", "COMMAND")]
     # Who may be asked for a device comes first.
     for person in sorted(found, key=lambda person: not person.idle):
-        labels = [
+        labels = ",".join(
             snapshot.label(each.device) + f" (idle {duration(each.idle or 0)})" * (each in person.idle)
             for each in person.holdings
-        ]
-        labels += [f"{snapshot.label(device)} (claimed)" for device in person.claims]
+        )
+        claimed = f"claimed {snapshot.labels(person.claims)}" if person.claims else ""
         main = max((each.main for each in person.holdings), key=lambda p: p.memory or 0, default=None)
         command = (main.command or main.note or UNKNOWN) if main else UNKNOWN
         if main and main.container:
@@ -99,7 +99,7 @@ def _lines(
         rows.append(
             (
                 user_name(person),
-                ",".join(labels),
+                ", ".join(filter(None, (labels, claimed))),
                 memory,
                 age(person.since, now),
                 uses + printable(command) + by(", ".join(person.clients)),
