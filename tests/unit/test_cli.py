@@ -788,6 +788,19 @@ def test_a_wrong_call_that_may_mean_anything_points_to_the_help(call: Call, type
     assert "--help" in call(*typed.split()).refused(2)
 
 
+@pytest.mark.parametrize("name", ["config", "doctor", "launches"])
+def test_who_shows_no_box_says_so_in_the_words_that_were_typed(call: Call, name: str) -> None:
+    refusal = call("--demo", name).refused(2)
+    assert "--demo" in refusal and "--demo=" not in refusal and f"gputui {name}" in refusal
+
+
+def test_a_command_that_is_quoted_as_a_whole_is_told_apart_from_none(call: Call) -> None:
+    words = ("run", "--demo", "-n", "2", "--dry-run", "--")
+    meant = "CUDA_VISIBLE_DEVICES=0,1 python train.py"
+    assert f"as several words it is: {meant};" in call(*words, meant).refused(2)
+    assert "several words" not in call(*words, "A=1").refused(2)
+
+
 @pytest.mark.parametrize("typed", ["", "--interval 2s", "-- python t.py"])
 def test_a_wrong_settings_file_is_not_the_wrong_call_of_the_screen(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str
