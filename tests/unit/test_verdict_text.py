@@ -61,6 +61,7 @@ from gputui.inventory.process import ANOTHER_NAMESPACE, OWNER_UNKNOWN, Kind, Pro
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
+from gputui.system import namespaces
 from gputui.tui.app_state import AppState
 from unit.builders import GIB, MIB, NOW, box, busy, gpu, job
 
@@ -180,13 +181,25 @@ def test_the_table_of_texts(state: State, cause: Cause, full: str, few: str) -> 
 @pytest.mark.parametrize(
     ("cause", "remedy"),
     [
-        (MemoryHeld(GIB), "1.0G in use, no visible process (on its host: `sudo fuser -v /dev/nvidia*`)"),
+        (MemoryHeld(GIB), "1.0G in use, no visible process (`sudo fuser -v /dev/nvidia*`)"),
         (Prohibited(), "(`sudo nvidia-smi -c 0` allows it)"),
     ],
 )
-def test_what_helps_is_said_in_the_vendors_own_commands(cause: Cause, remedy: str) -> None:
+def test_what_helps_is_said_in_the_vendors_own_commands(
+    cause: Cause, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(namespaces, "pid_namespace", lambda: namespaces._INITIAL)
     assert reason(Verdict("held", cause, Device(index=0, uuid="u")), NOW).endswith(remedy)
     assert "nvidia" not in reason(Verdict("held", cause, Device(index=0, uuid="u", vendor="acme")), NOW)
+
+
+def test_a_container_is_told_that_only_its_host_sees_who_holds_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = Verdict("held", MemoryHeld(GIB), Device(index=0, uuid="u"))
+    for namespace, on_host in ((None, False), (namespaces._INITIAL, False), ("pid:[4026532000]", True)):
+        monkeypatch.setattr(namespaces, "pid_namespace", lambda now=namespace: now)
+        assert ("on its host" in reason(held, NOW)) is on_host
 
 
 @pytest.mark.parametrize(

@@ -226,8 +226,7 @@ def remedy_of(verdict: Verdict) -> str:
     # Imported here, because mostly nothing is wrong.
     from gputui.vendors.registry import vendor_named
 
-    text, bus = vendor_named(device.vendor).remedies.get(kind, ""), device.pci_bus_id
-    return text.format(index=bus if device.index < 0 else device.index, bus=bus or device.index)
+    return vendor_named(device.vendor).remedy(kind, device)
 
 
 def _texts(cause: Cause, now: float) -> tuple[str, str]:

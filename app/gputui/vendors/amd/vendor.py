@@ -105,7 +105,7 @@ class Amd(Vendor):
         ("PYTORCH_HIP_ALLOC_CONF", "expandable_segments:True", "less fragmentation"),
     )
     remedies = {
-        "held": "on its host: `sudo fuser -v /dev/kfd`",
+        "held": "`sudo fuser -v /dev/kfd`",
         "reset": "`sudo amd-smi reset --gpureset -g {bus}` resets it",
     }
     data_parallel = True

@@ -71,7 +71,7 @@ class Nvidia(Vendor):
         ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "less fragmentation"),
     )
     remedies = {
-        "held": "on its host: `sudo fuser -v /dev/nvidia*`",
+        "held": "`sudo fuser -v /dev/nvidia*`",
         "prohibited": "`sudo nvidia-smi -c 0` allows it",
         "reset": "`sudo nvidia-smi --gpu-reset -i {index}` resets it",
     }
