@@ -112,7 +112,7 @@ async def test_what_a_process_uses_of_device_and_host_has_columns_at_80() -> Non
     async with session(box(busy(gpu(0), process)), size=(80, 24)) as s:
         await s.press("@device")
         (heading,) = [text for text in texts(s) if "PID" in text]
-        assert heading.split() == ["PID", "USER", "GPU", "MEMORY", "CPU", "RAM", "FOR", "COMMAND"]
+        assert heading.split() == ["PID", "USER", "LOAD", "MEMORY", "CPU", "RAM", "FOR", "COMMAND"]
 
 
 async def test_more_processes_than_rows_scroll_and_their_number_is_said() -> None:

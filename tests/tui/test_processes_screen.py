@@ -223,7 +223,7 @@ async def test_sixty_processes_scroll() -> None:
         await s.press("p")
         assert lit(s).startswith("0 ")
         await s.press("G")
-        assert lit(s).startswith("59") and texts(s)[-1].startswith(" 59")
+        assert lit(s).startswith("59") and texts(s)[-1].split()[0] == "59"
         await s.press(*["k"] * 3)
         assert lit(s).startswith("56")
         await s.press("g")

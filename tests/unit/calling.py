@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gputui.allocating.errors import NotEnoughError
 from gputui.cli.main import main
 from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.source import Source
@@ -43,10 +44,11 @@ class Ended:
 
     def refused(self, status: int) -> str:
         """The only line, on stderr, of a call that failed with this status. The lines of devices that are not
-        available, which are indented, are joined to it. --json puts the failure on stdout too."""
+        available, which are indented, are joined to it, and that of `--wait` is left out. --json puts the
+        failure on stdout too."""
         assert self.status == status, self
         assert not self.out or json.loads(self.out)["error"]["message"] in self.err, self
-        first, *reasons = self.err.splitlines()
+        first, *reasons = self.err.replace(f"\ngputui: {NotEnoughError.remedy}\n", "\n").splitlines()
         assert first.startswith("gputui: ") and self.err.endswith("\n"), self
         assert all(line.startswith("gputui:   ") and status == 4 for line in reasons), self
         assert (first + "".join(reasons)).isprintable(), self

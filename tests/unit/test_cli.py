@@ -759,6 +759,8 @@ CORRECTED = [
     ("log k3f9", "jobs log k3f9"),
     ("kill k3f9", "jobs stop k3f9"),
     ("jobs logs k3f9", "jobs log k3f9"),
+    ("jobs logs", "jobs log ID"),
+    ("--demo jobs logs", "jobs --demo=shared log ID"),
     ("stop", "jobs"),
     ("wait -n 2 -- python t.py", "run --wait -n 2 -- python t.py"),
     ("free", "ls"),
@@ -774,10 +776,46 @@ def test_a_wrong_call_ends_with_the_call_that_was_meant(call: Call, typed: str, 
 
 
 @pytest.mark.parametrize(
+    "typed",
+    [
+        "run -n 2 python mark.py --dry-run",
+        "--demo run -n 2 python mark.py --dry-run",
+        "run -n 2 python mark.py --detach",
+        "run python mark.py -n2",
+        "run python mark.py --name=x",
+        "python mark.py --dry-run",
+        "rnu -n 2 python mark.py --dry-run",
+        "-n 2 python mark.py --wait",
+        "2 python mark.py --dry-run",
+        "export --as docker python mark.py -n 2",
+    ],
+)
+def test_no_call_is_made_up_of_options_that_may_be_the_commands(call: Call, typed: str) -> None:
+    """Behind `--`, the command gets `--dry-run`, and runs: only the user knows whose option it is."""
+    refusal = call(*typed.split()).refused(2)
+    assert "try:" not in refusal and "gputui run" not in refusal.split("; ", 1)[1]
+    option = next(word for word in reversed(typed.split()) if word.startswith("-"))
+    assert f"`{option}`" in refusal and "`--`" in refusal
+
+
+@pytest.mark.parametrize(
     "typed", ["--nonsense", "pick --zzz", "ls foo", "--demo moonbase ls", "run --demo", "record a b"]
 )
 def test_a_wrong_call_that_may_mean_anything_points_to_the_help(call: Call, typed: str) -> None:
     assert "--help" in call(*typed.split()).refused(2)
+
+
+@pytest.mark.parametrize("name", ["config", "doctor", "launches"])
+def test_who_shows_no_box_says_so_in_the_words_that_were_typed(call: Call, name: str) -> None:
+    refusal = call("--demo", name).refused(2)
+    assert "--demo" in refusal and "--demo=" not in refusal and f"gputui {name}" in refusal
+
+
+def test_a_command_that_is_quoted_as_a_whole_is_told_apart_from_none(call: Call) -> None:
+    words = ("run", "--demo", "-n", "2", "--dry-run", "--")
+    meant = "CUDA_VISIBLE_DEVICES=0,1 python train.py"
+    assert f"as several words it is: {meant};" in call(*words, meant).refused(2)
+    assert "several words" not in call(*words, "A=1").refused(2)
 
 
 @pytest.mark.parametrize("typed", ["", "--interval 2s", "-- python t.py"])

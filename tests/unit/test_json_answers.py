@@ -278,6 +278,29 @@ def test_a_failure_names_the_devices_that_are_the_reason(call: Call) -> None:
     assert found["devices"] == [devices[busy]]
 
 
+@pytest.mark.parametrize(
+    ("words", "helps"),
+    [
+        ((), True),
+        (("-n", "8"), True),
+        (("-n", "9"), False),
+        (("--gpus", "0"), True),
+        (("--gpus", "0", "--if-free"), False),
+        (("-n", "1", "--min-free", "200G"), False),
+        (("-n", "8", "--demo", "lost"), True),
+        (("--gpus", "6", "--demo", "lost"), False),
+    ],
+)
+def test_who_may_wait_for_devices_is_told_so(words: tuple[str, ...], helps: bool, call: Call) -> None:
+    demo = () if "--demo" in words else ("--demo", "shared" if words else "full")
+    found = failure(call("run", *demo, *words, "--dry-run", "--json", "--", "true"), 4)
+    assert ("--wait" in found["remedy"]) is helps
+    said = call("run", *demo, *words, "--dry-run", "--", "true").err
+    assert ("--wait" in said) is helps
+    picks = [word for word in words if word != "--if-free"]
+    assert "--wait" not in call("pick", *demo, *picks).err
+
+
 def test_a_wrong_call_is_told_where_its_help_is(call: Call) -> None:
     assert "gputui pick --help" in failure(call("pick", "--json", "--nope"), 2)["remedy"]
 

@@ -13,6 +13,7 @@ from gputui.choosing.people import Person, people
 from gputui.choosing.rules import DEFAULT_RULES
 from gputui.choosing.state_times import Watch
 from gputui.choosing.verdict import verdicts
+from gputui.cli.people import _lines as lines
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
 from gputui.inventory.process import ANOTHER_NAMESPACE
@@ -114,6 +115,14 @@ def test_a_claim_without_a_process_is_told_once_and_one_with_a_process_not_at_al
     assert person.claims == (empty,)
     listing = shown(replace(box(taken, empty), claims=claims)).splitlines()
     assert [line.split()[0] for line in listing] == ["mira", "0", "1"] and "claimed" in listing[2]
+
+
+def test_claims_are_listed_in_order_behind_the_devices_in_use() -> None:
+    devices = (busy(gpu(0)), *map(gpu, range(1, 8)))
+    claims = tuple(Claim(devices[index].key, "mira") for index in (0, 7, 5, 4))
+    snapshot = replace(box(*devices), claims=claims)
+    _, line = lines(people(snapshot), (), snapshot, verdicts(snapshot))
+    assert line.split("  ")[1] == "0, claimed 4-5,7"
 
 
 def test_who_only_claims_is_there_too() -> None:

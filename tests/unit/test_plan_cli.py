@@ -691,6 +691,12 @@ def test_a_proof_by_a_python_that_cannot_is_a_failed_check(call: Call, models: P
     assert any(line.startswith("warning: ") for line in lines_of(ended.err))
 
 
+@pytest.mark.parametrize("words", [("--parameters", "7B"), ("7B",), ("--parameters", "7000000000")])
+def test_a_given_number_of_parameters_is_said_once(call: Call, words: tuple[str, ...]) -> None:
+    (line,) = [each for each in call("plan", "--demo", *words).out.splitlines() if "(given)" in each]
+    assert line.startswith(f"{words[-1]} ") and "7,000" not in line and "parameters" in line
+
+
 @pytest.mark.parametrize(("parameters", "status"), [(124_439_808, 0), (124_000_000, 5)])
 def test_a_proof_is_a_table_of_both_counts(call: Call, models: Path, parameters: int, status: int) -> None:
     answer = {

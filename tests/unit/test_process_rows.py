@@ -287,7 +287,7 @@ def texts(lines: list[Line]) -> list[str]:
     return ["".join(text for text, _ in line).rstrip() for line in lines]
 
 
-@pytest.mark.parametrize("sort", ["GPU", "CPU", "RAM"])
+@pytest.mark.parametrize("sort", ["load", "CPU", "RAM"])
 def test_by_what_they_use_the_most_comes_first_and_the_unknown_last(sort: str) -> None:
     found = app_state(
         job(1), job(2, sm=5, host_cpu=5.0, host_memory=5), job(3, sm=90, host_cpu=90.0, host_memory=90)
@@ -295,17 +295,19 @@ def test_by_what_they_use_the_most_comes_first_and_the_unknown_last(sort: str) -
     assert pids(rows(found, sort)) == ["3", "2", "1"]
 
 
-@pytest.mark.parametrize(("width", "columns"), [(60, []), (80, ["GPU", "CPU"]), (130, ["GPU", "CPU", "RAM"])])
+@pytest.mark.parametrize(
+    ("width", "columns"), [(60, []), (80, ["LOAD", "CPU"]), (130, ["LOAD", "CPU", "RAM"])]
+)
 def test_what_processes_use_has_columns_where_the_command_keeps_its_room(
     width: int, columns: list[str]
 ) -> None:
     found = rows(app_state(job(10001, user="somebody", sm=None, host_cpu=104.2, host_memory=9 * GIB)))
     listing = listed(found, width)
     heading = texts([listing.heading])[0].split()
-    assert [name for name in heading if name in ("GPU", "CPU", "RAM")] == columns
+    assert [name for name in heading if name in ("LOAD", "CPU", "RAM")] == columns
     shown = texts(listing.lines(0, 1))[0]
     assert ("104%" in shown, "9.0G" in shown) == ("CPU" in columns, "RAM" in columns)
-    assert ("–" in shown) == ("GPU" in columns)
+    assert ("–" in shown) == ("LOAD" in columns)
 
 
 def test_commands_are_wrapped_where_all_fit_and_cut_where_not() -> None:

@@ -23,6 +23,7 @@ from gputui.inventory.waiter import Waiter
 from gputui.jobs.recorded_usage import with_usage
 from gputui.jobs.store import all_jobs
 from gputui.sources.simulated.source import named
+from gputui.system.users import own_name
 from gputui.timeline import usage
 from gputui.timeline.keeper import Keeper
 from gputui.timeline.store import Store
@@ -380,6 +381,17 @@ def test_usage_by_user_device_job_and_day(
         assert drawn.count("█") == len(drawn) / 2 and drawn.count("░") == drawn.count("·") == len(drawn) / 4
         jobs = call("usage", "--by", "job").out.splitlines()
         assert jobs[2].split()[:2] == ["no", "job"]
+
+
+def test_our_own_user_is_you_except_in_json(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("time.time", lambda: NOW)
+    with day_of(tmp_path, ((KEY, own_name(), "k3f9"), Figures(7200.0))):
+        assert [row["user"] for row in call("usage", "--json").json["rows"]] == [own_name()]
+        assert call("usage").out.splitlines()[1].split()[0] == "you"
+        assert call("usage", "--by", "job").out.splitlines()[1].split()[:2] == ["k3f9", "you"]
 
 
 def test_a_bar_has_the_room_there_is_or_is_left_out_and_no_column_is_cut() -> None:

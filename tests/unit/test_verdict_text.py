@@ -42,6 +42,7 @@ from gputui.choosing.verdict import (
     UsedBy,
     Utilized,
     Verdict,
+    judge,
     verdicts,
 )
 from gputui.choosing.verdict_text import (
@@ -55,11 +56,12 @@ from gputui.choosing.verdict_text import (
 )
 from gputui.cli.main import main
 from gputui.inventory.claim import Claim
-from gputui.inventory.device import Apart, Fault, FaultKind
+from gputui.inventory.device import Apart, Device, Fault, FaultKind
 from gputui.inventory.process import ANOTHER_NAMESPACE, OWNER_UNKNOWN, Kind, Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
+from gputui.system import namespaces
 from gputui.tui.app_state import AppState
 from unit.builders import GIB, MIB, NOW, box, busy, gpu, job
 
@@ -179,14 +181,47 @@ def test_the_table_of_texts(state: State, cause: Cause, full: str, few: str) -> 
 @pytest.mark.parametrize(
     ("cause", "remedy"),
     [
-        (MemoryHeld(GIB), "1.0G in use, no visible process (on its host: `sudo fuser -v /dev/nvidia*`)"),
+        (MemoryHeld(GIB), "1.0G in use, no visible process (`sudo fuser -v /dev/nvidia*`)"),
         (Prohibited(), "(`sudo nvidia-smi -c 0` allows it)"),
-        (Fault("reset", "GPU requires restart"), "(`sudo nvidia-smi --gpu-reset` resets it)"),
     ],
 )
-def test_what_helps_is_said_in_the_vendors_own_commands(cause: Cause, remedy: str) -> None:
-    assert reason(Verdict("held", cause, "nvidia"), NOW).endswith(remedy)
-    assert "nvidia" not in reason(Verdict("held", cause, "acme"), NOW)
+def test_what_helps_is_said_in_the_vendors_own_commands(
+    cause: Cause, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(namespaces, "pid_namespace", lambda: namespaces._INITIAL)
+    assert reason(Verdict("held", cause, Device(index=0, uuid="u")), NOW).endswith(remedy)
+    assert "nvidia" not in reason(Verdict("held", cause, Device(index=0, uuid="u", vendor="acme")), NOW)
+
+
+def test_a_container_is_told_that_only_its_host_sees_who_holds_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = Verdict("held", MemoryHeld(GIB), Device(index=0, uuid="u"))
+    for namespace, on_host in ((None, False), (namespaces._INITIAL, False), ("pid:[4026532000]", True)):
+        monkeypatch.setattr(namespaces, "pid_namespace", lambda now=namespace: now)
+        assert ("on its host" in reason(held, NOW)) is on_host
+
+
+@pytest.mark.parametrize(
+    ("vendor", "names"),
+    [
+        ("nvidia", ("-i 6", "-i 0000:c1:00.0")),
+        ("amd", ("0000:c1:00.0",) * 2),
+        ("gaudi", ("0000:c1:00.0",) * 2),
+    ],
+)
+def test_a_reset_names_the_device_because_without_a_name_it_resets_all(
+    vendor: str, names: tuple[str, ...]
+) -> None:
+    broken = Device(
+        index=6, uuid="u", vendor=vendor, pci_bus_id="0000:c1:00.0", fault=Fault("reset", "restart")
+    )
+    without_index = replace(broken, index=-1)
+    without_either = replace(without_index, pci_bus_id=None)
+    for device, name in zip((broken, without_index, without_either), names, strict=False):
+        told = reason(judge(device), NOW)
+        assert f" {name}" in told and "resets it" in told
+    assert reason(judge(without_either), NOW) == "restart"
 
 
 def test_every_cause_is_in_the_table() -> None:

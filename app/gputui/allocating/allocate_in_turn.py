@@ -57,7 +57,7 @@ def allocate_in_turn(
     count = request.count if request.count is not None else len(allocator.named(snapshot))
     can = most_ever(snapshot, _each(allocator, snapshot, keys))
     if count > can:
-        raise NotEnoughError(waits_for_ever(count, can))
+        raise NotEnoughError(waits_for_ever(count, can), waiting_helps=False)
     allocator.agree(count if request.picks else allocator.named(snapshot), snapshot)
     step = _step(snapshot, keys)
     wait = Wait(

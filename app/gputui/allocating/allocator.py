@@ -451,10 +451,12 @@ class Allocator:
         if never:
             summary = f"{len(never)} named devices cannot be used"
             raise NotEnoughError(
-                "; ".join(never.values()), never, summary, [("", each) for each in never.values()]
+                "; ".join(never.values()), never, summary, [("", each) for each in never.values()], False
             )
         if found and self.request.if_free:
-            raise NotEnoughError(f"{'; '.join(text for _, text in found.values())} (--if-free)", found)
+            raise NotEnoughError(
+                f"{'; '.join(text for _, text in found.values())} (--if-free)", found, waiting_helps=False
+            )
         if needing_force and not self.request.force:
             which = "it" if len(needing_force) == 1 else "them"
             raise NotEnoughError(

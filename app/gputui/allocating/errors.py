@@ -24,8 +24,11 @@ class NotEnoughError(GputuiError):
         devices: Iterable[str] = (),
         summary: str = "",
         reasons: Iterable[tuple[str, str]] = (),
+        waiting_helps: bool = True,
     ) -> None:
         super().__init__(message, devices)
+        if not waiting_helps:
+            self.remedy = self.remedy and "ask for fewer devices (-n) or others (--gpus)"
         self.summary, self.reasons = summary, tuple(reasons)
 
 

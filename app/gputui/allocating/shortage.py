@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from gputui.allocating.errors import NotEnoughError
+from gputui.choosing.capacity import most_ever
 from gputui.choosing.pick import Constraints, PickResult
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import reason, refusal, refusals
@@ -44,6 +45,7 @@ def not_enough(
         (*(device.key for device, _ in picked.refused), *avoid),
         summary,
         reasons if why else (),
+        most_ever(snapshot, constraints) >= constraints.count,
     )
 
 

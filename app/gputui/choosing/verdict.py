@@ -177,12 +177,12 @@ _Judged = tuple[State, Cause]
 class Verdict:
     """The state of a device and its cause. Without text or ages, it stays equal while nothing changes.
 
-    `vendor` is the device's vendor, which knows the remedies; it is not compared.
+    `device` is the device that was judged, for the remedy; it is not compared.
     """
 
     state: State
     cause: Cause
-    vendor: str = field(default="", compare=False)
+    device: Device | None = field(default=None, compare=False)
 
     @property
     def free(self) -> bool:
@@ -267,7 +267,7 @@ def _add_unclaimed_uses(found: dict[str, Verdict], snapshot: Snapshot) -> None:
 
 def judge(device: Device, rules: Rules = DEFAULT_RULES, instances: int = 0) -> Verdict:
     """The verdict on one device with `instances` MIG instances. Claims and other devices are ignored."""
-    return Verdict(*_judged(device, rules, instances), device.vendor)
+    return Verdict(*_judged(device, rules, instances), device)
 
 
 def _judged(device: Device, rules: Rules, instances: int) -> _Judged:

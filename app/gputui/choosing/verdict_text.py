@@ -208,6 +208,9 @@ def _says_state(cause: Cause) -> bool:
 def remedy_of(verdict: Verdict) -> str:
     """What the user can do about it, in the vendor's own commands; "" where there is nothing to say."""
     kind: Trouble
+    device = verdict.device
+    if device is None:
+        return ""
     match verdict.cause:
         case MemoryHeld():
             kind = "held"
@@ -215,14 +218,15 @@ def remedy_of(verdict: Verdict) -> str:
             kind = "memory"
         case Prohibited():
             kind = "prohibited"
-        case Fault(kind="reset"):
+        # Without the name of a device, the command would reset all.
+        case Fault(kind="reset") if device.index >= 0 or device.pci_bus_id:
             kind = "reset"
         case _:
             return ""
     # Imported here, because mostly nothing is wrong.
     from gputui.vendors.registry import vendor_named
 
-    return vendor_named(verdict.vendor).remedies.get(kind, "")
+    return vendor_named(device.vendor).remedy(kind, device)
 
 
 def _texts(cause: Cause, now: float) -> tuple[str, str]:

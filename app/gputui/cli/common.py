@@ -123,7 +123,11 @@ class Parser(argparse.ArgumentParser):
         if boxes is not None and boxes[-1] in message:
             message = f"boxes are separated by commas: {','.join(boxes)}"
         elif message.startswith("unrecognized arguments"):
-            message += self._no_demo()
+            # The user has typed it in another form (`dispatch`).
+            if "--demo=" in message and "--demo" not in self._option_string_actions:
+                message = f"{self.prog} shows no box, so that it takes no --demo"
+            else:
+                message += self._no_demo()
         raise WrongCallError(message)
 
     def _no_demo(self) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from gputui.cli.common import Parser, WrongCallError
 from gputui.cli.subcommands import SUBCOMMANDS, module_of
-from gputui.inventory.formatting import is_digits
+from gputui.inventory.formatting import is_digits, printable
 from gputui.launching.quoting import quote
 
 _START = ("run", "export", "check", "compare", "each", "plan")
@@ -35,7 +35,8 @@ _ALIKE = 0.75
 
 
 def corrected(words: Sequence[str], name: str | None, command: Sequence[str] | None) -> str | None:
-    """The corrected call as a line for a shell; None where none is found.
+    """The remedy of a wrong call: the corrected call as a line for a shell, or a sentence where it could do
+    something else than was meant; None where none is found.
 
     `words` are those before `--`, without the subcommand `name`. A `name` of None: `words` begin with a word
     that is not a subcommand.
@@ -44,10 +45,17 @@ def corrected(words: Sequence[str], name: str | None, command: Sequence[str] | N
         before, own = (call[: call.index("--")], call[call.index("--") :]) if "--" in call else (call, [])
         if command is not None and (own or call[0] in SUBCOMMANDS.keys() - {*_START}):
             continue
+        if not _parses(before):
+            continue
+        # Behind `--`, the command would get `--dry-run`, and run.
+        known = _parser(before[0])._option_string_actions if own else {}
+        either = [word for word in own[1:] if {word.partition("=")[0], word[:2]} & known.keys()]
+        if either:
+            options = ", ".join(f"`{printable(word)}`" for word in either)
+            return f"put `--` before the command, and {options} before it, unless meant for the command"
         if command is not None:
             own = ["--", *command]
-        if _parses(before):
-            return " ".join(map(quote, ("gputui", *before, *own)))
+        return f"try: {' '.join(map(quote, ('gputui', *before, *own)))}"
     return None
 
 
@@ -80,6 +88,8 @@ def _candidates(words: list[str], name: str | None) -> Iterator[list[str]]:
         yield [*own, *fixed[:place], "-n", *fixed[place:]]
     if fixed != words:
         yield [*own, *fixed]
+        if name == "jobs":
+            yield [*own, *fixed, "ID"]
     if first is not None and (name in _START or not name):
         # What follows belongs to the command, even if some of it looks like our options.
         yield [*own, *fixed[:place], "--", *words[place:]]

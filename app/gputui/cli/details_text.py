@@ -78,7 +78,7 @@ def _load(load: HostLoad) -> str:
 _PROCESSES: tuple[Column[Process], ...] = (
     Column("PID", lambda process: str(process.pid), right=True),
     Column("USER", lambda process: person(process.user or UNKNOWN, process.own)),
-    Column("GPU", lambda process: number(process.sm, "%"), right=True),
+    Column("LOAD", lambda process: number(process.sm, "%"), right=True),
     Column("MEMORY", lambda process: size(process.memory), right=True),
     Column("CPU", lambda process: number(process.host_cpu, "%"), right=True),
     Column("RAM", lambda process: size(process.host_memory), right=True),

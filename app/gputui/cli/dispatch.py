@@ -49,7 +49,10 @@ def dispatch(words: list[str]) -> int:
         return status
     except GputuiError as error:
         wrong = error.status == WRONG_CALL
-        return _failed(error, _meant(rest, name, command) if wrong else error.remedy, as_json)
+        remedy = _meant(rest, name, command) if wrong else error.remedy
+        # Who asks `pick` asks what is free now; who runs something can wait.
+        in_line = name == "run" and bool(error.devices) and remedy == NotEnoughError.remedy
+        return _failed(error, remedy, as_json, wrong or in_line)
     except KeyboardInterrupt:
         return _failed(_InterruptedError(), None, as_json)
     except RuntimeError as error:
@@ -69,10 +72,10 @@ def _meant(words: list[str], name: str, command: list[str] | None) -> str:
     unknown = not name and bool(words) and not words[0].startswith("-")
     demo = not name and any(word.startswith("--demo=") for word in words)
     meant = None if demo else corrected(words, None if unknown else name, command)
-    return f"try: {meant}" if meant else f"see `gputui {name + ' ' if name else ''}--help`"
+    return meant or f"see `gputui {name + ' ' if name else ''}--help`"
 
 
-def _failed(error: GputuiError, remedy: str | None, as_json: bool) -> int:
+def _failed(error: GputuiError, remedy: str | None, as_json: bool, says_remedy: bool = False) -> int:
     """Print the failure of a call as a message, and as an object on stdout if the call answers in JSON.
     Returns the exit status."""
     message = str(error)
@@ -82,8 +85,10 @@ def _failed(error: GputuiError, remedy: str | None, as_json: bool) -> int:
         say(f"{error.summary}:")
         for line in aligned(error.reasons):
             say(f"  {line.lstrip()}")
+        if says_remedy:
+            say(f"{remedy}")
     elif message:
-        say(f"{message}; {remedy}" if error.status == WRONG_CALL else message)
+        say(f"{message}; {remedy}" if says_remedy else message)
     if as_json:
         from gputui.inventory.document import error_document
 

@@ -84,14 +84,17 @@ def _lines(
     rows = [("USER", "GPUS", "MEMORY", "FOR", "COMMAND")]
     # Who may be asked for a device comes first.
     for person in sorted(found, key=lambda person: not person.idle):
-        labels = [
+        labels = ",".join(
             snapshot.label(each.device) + f" (idle {duration(each.idle or 0)})" * (each in person.idle)
             for each in person.holdings
+        )
+        claimed = f"claimed {snapshot.labels(person.claims)}" if person.claims else ""
+        used = [
+            f"{snapshot.label(each)} {brief(judged[each.key], now)}"
+            for each in person.claims
+            if judged[each.key].unseen
         ]
-        for device in person.claims:
-            verdict = judged[device.key]
-            use = f", {brief(verdict, now)}" * verdict.unseen
-            labels.append(f"{snapshot.label(device)} (claimed{use})")
+        claimed += f" ({'; '.join(used)})" if used else ""
         main = max((each.main for each in person.holdings), key=lambda p: p.memory or 0, default=None)
         command = (main.command or main.note or UNKNOWN) if main else UNKNOWN
         if main and main.container:
@@ -102,7 +105,7 @@ def _lines(
         rows.append(
             (
                 user_name(person),
-                ",".join(labels),
+                ", ".join(filter(None, (labels, claimed))),
                 memory,
                 age(person.since, now),
                 uses + printable(command) + by(", ".join(person.clients)),

@@ -56,7 +56,7 @@ def _model(asked: LaunchRequest, training: Training) -> tuple[Model, Path | None
 
     options, given = asked.options, asked.model
     if given.parameters is not None:
-        return of_parameters(parameters_of(given.parameters)), None
+        return of_parameters(parameters_of(given.parameters), given.parameters), None
     # (HF_HOME may be one of the variables before the command.)
     environ = {**os.environ, **dict(options.additions)}
     name, here = given.model, Path()

@@ -34,6 +34,7 @@ from gputui.jobs import FOLDER
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Meeting
 from gputui.launching.memory_warning import memory_warning
+from gputui.launching.shell_words import one_word_for_several
 from gputui.launching.start import CANNOT_START, StartError
 from gputui.requesting.launch_request import LaunchRequest, received
 from gputui.system.environment import given_environment
@@ -149,7 +150,8 @@ def start(args: argparse.Namespace, command: Sequence[str], asked: LaunchRequest
         raise WrongCallError("--saved cannot be used with --on: saved launches are for this machine")
     asked = asked or launch_request(args, command)
     if not asked.options.command:
-        raise WrongCallError("no command after the variables")
+        hint = one_word_for_several(" ".join(command[-1:]))
+        raise WrongCallError(f"no command after the variables{hint}")
     if args.slurm is not None:
         from gputui.cli.run_slurm import run_in_slurm
 

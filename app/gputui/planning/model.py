@@ -144,7 +144,12 @@ class Model:
 
     @property
     def facts(self) -> str:
-        """ "LlamaForCausalLM  8,030,261,248 parameters", and how they were counted, where not by its form."""
+        """ "LlamaForCausalLM  8,030,261,248 parameters", and how they were counted, where not by its form.
+
+        A number that was given is the model's name already.
+        """
+        if self.counted == "given":
+            return "parameters (given)"
         counted = "" if self.counted == "closed form" else f" ({self.counted})"
         parts = printable(self.architecture), f"{self.parameters:,} parameters{counted}"
         return "  ".join(filter(None, parts))

@@ -20,13 +20,14 @@ from typing import NamedTuple
 from zlib import crc32
 
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import MIB
+from gputui.inventory.formatting import MIB, YOU
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.others_files import beginning, parse_json
 from gputui.inventory.process import ENDED, earliest
 from gputui.inventory.snapshot import Snapshot
 from gputui.system.files import NoHomeError, state_folder
 from gputui.system.trust import who_can_change
+from gputui.system.users import own_name
 
 BRIDGE = 150.0
 """The most seconds between two readings for which the second one stands."""
@@ -92,7 +93,7 @@ class Day:
 
     since, until  the first moment that was counted, and the last one (epoch seconds); 0 for none
     recorded      the seconds that were observed
-    labels        the label of each device, by its key
+    labels        the label of each device, by its key; of what is shown here, that of our own user, too
     counters      of each device with a counter of energy: its last value, and the joules estimated since then
     tables        the sums by each of `_KEPT`, by the names of their rows
     """
@@ -359,4 +360,5 @@ def recorded(environ: Mapping[str, str], since: float, until: float, by: str | N
             found.damaged[date] = "the file is damaged"
         except OSError as error:
             found.damaged[date] = error.strerror or str(error)
+    found.total.labels[own_name()] = YOU
     return found

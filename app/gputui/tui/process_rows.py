@@ -27,7 +27,7 @@ from gputui.inventory.process import Process, earliest
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import runs
 
-SORTS = ("device", "memory", "age", "user", "GPU", "CPU", "RAM")
+SORTS = ("device", "memory", "age", "user", "load", "CPU", "RAM")
 
 Form = Literal["list", "trees", "people"]
 
@@ -311,7 +311,7 @@ _ORDER: dict[str, Callable[[Row], Any]] = {
     "memory": lambda row: -row.amount,
     "age": lambda row: (row.process and row.process.started) or float("inf"),
     "user": lambda row: row.user,
-    "GPU": _most("sm"),
+    "load": _most("sm"),
     "CPU": _most("host_cpu"),
     "RAM": _most("host_memory"),
 }

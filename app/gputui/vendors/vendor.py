@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
+from gputui.system.namespaces import in_initial_namespace
 from gputui.vendors.visibility import Changes, Visibility
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ class Vendor:
     visibility         the variables that make devices visible
     containers         how a container is given devices; None where gputui does not know
     environment_hints  variables that are worth offering with a launch: name, value, effect
-    remedies           by problem, the remedy in the vendor's own commands: a clause of a sentence
+    remedies           by problem, the remedy in the vendor's own commands: a clause of a sentence. {bus}
+                       names the device, as does {index}, which is the bus where no index is known
     gres               Slurm's name for the devices in `--gres`, where that is not "gpu"
     kubernetes         the name of the devices' resource in Kubernetes (its device plugin's); "" where it is
                        not known
@@ -211,6 +213,14 @@ class Vendor:
     def driver_here(self, root: Root) -> str:
         """Return the version of the loaded kernel driver; "" where no file has it."""
         return ""
+
+    def remedy(self, trouble: Trouble, device: Device) -> str:
+        """Return the remedy for a device's problem; "" where there is none."""
+        text, bus = self.remedies.get(trouble, ""), device.pci_bus_id
+        if trouble == "held" and text and not in_initial_namespace():
+            # A container has no other container's processes.
+            text = f"on its host: {text}"
+        return text.format(index=bus if device.index < 0 else device.index, bus=bus or device.index)
 
     def driver_trouble(self, code: int | None, error: str | None) -> str | None:
         """Return why the driver gives no device, and the remedy; None where it reports no reason.

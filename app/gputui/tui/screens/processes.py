@@ -50,7 +50,7 @@ class ProcessesScreen(ProcessListPage):
 
     def looked_at(self) -> tuple[str, ...]:
         # A sort by use needs the use of all processes.
-        seen = self.rows if self._sort in ("GPU", "CPU", "RAM") else self._visible
+        seen = self.rows if self._sort in ("load", "CPU", "RAM") else self._visible
         keys = {row.key for row in seen if row.process}
         return tuple(device.key for device in self.view.app_state.box.devices if device.key in keys)
 

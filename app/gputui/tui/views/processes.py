@@ -40,7 +40,7 @@ def _tone(fold: Fold) -> str:
 
 
 _WIDE_PANEL: tuple[Column[Fold], ...] = (
-    Column("#", lambda fold: fold.row.label, "dim"),
+    Column("GPU", lambda fold: fold.row.label, "dim"),
     Column("USER", lambda fold: fold.row.user, _tone, most=_MOST_USER),
     Column("MEMORY", lambda fold: fold.row.memory, _tone, right=True),
     Column("FOR", lambda fold: fold.row.age, _tone, right=True, least=6),
@@ -115,10 +115,10 @@ def _figure(text: Callable[[Process], str]) -> Callable[[Row], str]:
 
 
 # Figures change, but the widths of their columns must not.
-_DEVICE = Column[Row]("#", lambda row: row.label, "dim", right=True)
+_DEVICE = Column[Row]("GPU", lambda row: row.label, "dim", right=True)
 _PID = Column[Row]("PID", lambda row: row.pid, "dim", right=True)
 _USER = Column[Row]("USER", lambda row: row.user, lambda row: "strong" if row.person else "", most=18)
-_GPU = Column[Row]("GPU", _figure(lambda process: number(process.sm, "%")), right=True, least=4)
+_LOAD = Column[Row]("LOAD", _figure(lambda process: number(process.sm, "%")), right=True, least=4)
 _MEMORY = Column[Row]("MEMORY", lambda row: row.memory, right=True)
 _CPU = Column[Row]("CPU", _figure(lambda process: number(process.host_cpu, "%")), right=True, least=5)
 _RAM = Column[Row]("RAM", _figure(lambda process: size(process.host_memory)), right=True, least=6)
@@ -127,8 +127,8 @@ _WHERE = Column[Row]("WHERE", lambda row: row.where, "dim")
 
 _STATE = Column[Row]("STATE", lambda row: row.state, lambda row: "idle" if row.process else row.state)
 
-_ORDER = (_DEVICE, _PID, _USER, _GPU, _MEMORY, _CPU, _RAM, _AGE, _WHERE, _STATE)
-_OPTIONAL = (_GPU, _CPU, _RAM, _WHERE)
+_ORDER = (_DEVICE, _PID, _USER, _LOAD, _MEMORY, _CPU, _RAM, _AGE, _WHERE, _STATE)
+_OPTIONAL = (_LOAD, _CPU, _RAM, _WHERE)
 """The columns that are shown where the command keeps enough room, the most important first."""
 
 
@@ -147,8 +147,8 @@ class Listing:
 def listed(
     found: Sequence[Row], width: int, height: int | None = None, of_one_device: bool = False
 ) -> Listing:
-    """The rows in columns; a tree is indented. GPU, CPU, RAM and the container have columns where the command
-    keeps enough room; programs are without their paths.
+    """The rows in columns; a tree is indented. Load, CPU, RAM and the container have columns where the
+    command keeps enough room; programs are without their paths.
 
     Commands are wrapped where all of them then fit in `height` lines, else cut.
     """

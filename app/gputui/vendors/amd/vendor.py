@@ -105,8 +105,8 @@ class Amd(Vendor):
         ("PYTORCH_HIP_ALLOC_CONF", "expandable_segments:True", "less fragmentation"),
     )
     remedies = {
-        "held": "on its host: `sudo fuser -v /dev/kfd`",
-        "reset": "`sudo amd-smi reset --gpureset` resets it",
+        "held": "`sudo fuser -v /dev/kfd`",
+        "reset": "`sudo amd-smi reset --gpureset -g {bus}` resets it",
     }
     data_parallel = True
     backend = "nccl"

@@ -52,9 +52,9 @@ class Gaudi(Vendor):
         ("HABANA_LOGS", "/tmp/habana_logs", "where the driver's logs go"),
     )
     remedies = {
-        "held": "on its host: `sudo fuser -v /dev/accel/accel*`",
+        "held": "`sudo fuser -v /dev/accel/accel*`",
         "memory": "only hl-smi reports it, which must be on PATH and answer",
-        "reset": "`sudo hl-smi -r` resets it",
+        "reset": "`sudo hl-smi -r -i {bus}` resets it",
     }
     gres = "hpu"
     backend = "hccl"

@@ -61,7 +61,7 @@ class Intel(Vendor):
         ("ZE_ENABLE_PCI_ID_DEVICE_ORDER", "0", "counts discrete GPUs first, as gputui does"),
     )
     remedies = {
-        "held": "on its host: `sudo fuser -v /dev/dri/render*`",
+        "held": "`sudo fuser -v /dev/dri/render*`",
         "memory": "the kernel reports it only to root and to programs with CAP_PERFMON: `sudo gputui`",
     }
     backend = "xccl"

@@ -71,9 +71,9 @@ class Nvidia(Vendor):
         ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "less fragmentation"),
     )
     remedies = {
-        "held": "on its host: `sudo fuser -v /dev/nvidia*`",
+        "held": "`sudo fuser -v /dev/nvidia*`",
         "prohibited": "`sudo nvidia-smi -c 0` allows it",
-        "reset": "`sudo nvidia-smi --gpu-reset` resets it",
+        "reset": "`sudo nvidia-smi --gpu-reset -i {index}` resets it",
     }
     one_part = "a process uses one MIG instance only, however many it sees"
     data_parallel = True
