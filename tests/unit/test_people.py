@@ -246,9 +246,9 @@ def test_a_device_in_use_with_no_visible_process_is_told_once_whoever_has_claime
     on_screen = [line for line in shown(snapshot, 200).splitlines() if line.split()[0] == "0"]
     _, *rows = call("people", "--from", file).text.splitlines()
     told = call("people", "--from", file, "--json").json
-    for lines in (on_screen, rows):
-        (line,) = lines
-        assert "no visible process" in line and ("ana" in line) == (claimed and lines is rows)
+    for found in (on_screen, rows):
+        (line,) = found
+        assert "no visible process" in line and ("ana" in line) == (claimed and found is rows)
     assert [each["index"] for each in told["held"]] == ([] if claimed else [0])
     assert [each["claims"] for each in told["people"]] == ([[device.uuid]] if claimed else [])
 
