@@ -489,8 +489,8 @@ async def test_the_demos_command_is_marked_and_not_started_and_can_be_edited() -
             assert "to type your own" in s.texts("#message")[0]
         await s.press("e")
         assert isinstance(s.app.screen, LineScreen)
-        # Typing replaces the example, but not what the user has typed.
-        await s.press(*"python", "space", "a", "enter", "e", *"py", "enter")
+        # As a command of the user's own, it is edited.
+        await s.press("ctrl+u", *"python", "space", "a", "enter", "e", *"py", "enter")
         assert s.main.app_state.options.command == ("python", "apy")
         await s.press("e")
         s.app.screen.query_one(Input).value = "python mine.py"
