@@ -94,8 +94,8 @@ def choice_entry(
     word: str, label: str, choice: str, about: str, chosen: bool, run: Callable[[], object]
 ) -> Entry:
     """An entry that takes one choice of the action with this word."""
-    name = f"{label} {choice}"
-    return Entry(f":{word}", name, "now" if chosen else about, (word, name), "", run, chosen)
+    name, asked = f"{label} {choice}", f"{word} {choice}"
+    return Entry(f":{asked}", name, "now" if chosen else about, (word, name, asked), "", run, chosen)
 
 
 def page_keys(bindings: Sequence[Binding]) -> tuple[tuple[str, str], ...]:
