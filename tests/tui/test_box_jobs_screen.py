@@ -18,6 +18,7 @@ from gputui.tui.screens.box_jobs import BoxJobsScreen
 from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.screens.page import page_keys
 from gputui.tui.start_launch import Returned
+from gputui.tui.widgets.lines import Lines
 from tui.support import OPENED, Session, session
 from tui.test_boxes_screen import four, line_of
 from tui.test_boxes_screen import opened as opened_boxes
@@ -187,7 +188,8 @@ async def test_a_job_is_stopped_by_a_key_that_is_pressed_twice(monkeypatch: pyte
         await s.press("S", "down", "S")
         assert stopped == [] and "ended" in s.main.message
         await s.press("up", "S")
-        assert "? ⏎ yes" in s.main.message and stopped == []
+        footer = s.app.screen.query_one("#page-footer", Lines).texts
+        assert any("? ⏎ yes" in line for line in footer) and stopped == []
         await s.press("S")
         await s.until(lambda: stopped == ["gpu1:m6u5"] and told.asked == ["gpu1"])
         await s.until(lambda: "no such" in s.main.message)

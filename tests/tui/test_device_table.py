@@ -266,6 +266,24 @@ async def test_a_kept_filter_that_matches_nothing_is_not_applied(tmp_path: Path)
         assert "filter" not in file.read_text(), "another box may still have what it asks for"
 
 
+async def test_a_filter_that_is_typed_is_not_kept(tmp_path: Path) -> None:
+    environ = {"XDG_CONFIG_HOME": str(tmp_path)}
+    async with session(environ=environ) as s:
+        await s.press("@filter", *"busy", "enter", "@theme", "down", "enter")
+        assert s.main.app_state.screen.filter == "busy"
+        file = tmp_path / "gputui" / "config.toml"
+        await s.until(lambda: file.exists() and "theme" in file.read_text())
+        assert "filter" not in file.read_text()
+
+
+async def test_typing_replaces_the_last_filter_unless_an_arrow_keeps_it() -> None:
+    async with session() as s:
+        await s.press("@filter", *"busy", "enter", "@filter", *"ines", "enter")
+        assert s.main.app_state.screen.filter == "ines"
+        await s.press("@filter", "right", *" busy", "enter")
+        assert s.main.app_state.screen.filter == "ines busy"
+
+
 async def test_a_kept_filter_for_a_user_is_applied_as_soon_as_users_are_known() -> None:
     full = box(busy(gpu(0), unit_job(user="olek")), gpu(1))
     early = replace(full, devices=(busy(gpu(0), unit_job(user=None)), gpu(1)))

@@ -122,13 +122,14 @@ async def test_the_help_has_every_action_by_groups_on_pages_of_80_by_24(
         assert shown == {action.id for action in ACTIONS} - {"nodes"}
         assert all(f"─ {group} ─" in text for group in ({*GROUPS, "Other symbols"} - {"Other nodes"}))
         assert "on one CPU socket" in text and "page 1 of" in text
-        # The first page alone explains what the first minute needs: ten keys, and the sign of each state.
+        # The first page alone explains what the first minute needs: eleven keys, and the sign of each state.
         await s.press("home")
         first = body(s)
         assert "─ Start here ─" in first[1] and all(
             any(glyph in line and word in line for line in first) for word, glyph in GLYPHS.items()
         )
         assert not any("─ Select ─" in line for line in first)
+        assert any("device page" in line for line in first)
 
 
 async def test_the_help_is_filtered_while_one_types_and_escape_ends_the_filter_first() -> None:
@@ -199,7 +200,7 @@ async def test_the_help_of_the_main_screen_has_no_page_and_names_each_key_once()
         await s.press("question_mark")
         lines = body(s)
         assert "─ Start here ─" in lines[1]
-        assert next(n for n, line in enumerate(lines[2:]) if " ─ " in line) == 10, "ten lines"
+        assert next(n for n, line in enumerate(lines[2:]) if " ─ " in line) == 11, "eleven lines"
         assert any(line.startswith("  :launcher   ") for line in lines)
 
 
@@ -419,7 +420,7 @@ async def test_a_choice_is_listed_and_enter_alone_changes_nothing(
         await s.press("colon", *word)
         listed = [line for line in body(s) if f":{word}" in line]
         assert len(listed) > 2 and listed[0].startswith("▸") and listed[0].endswith("now")
-        assert chosen in listed[0] and other in " ".join(listed)
+        assert f":{word} {chosen} " in listed[0] and any(f" :{word} {other} " in line for line in listed)
         await s.press("enter")
         assert getattr(s.main.app_state.screen, word) in (getattr(before, word), chosen)
         await s.press("colon", *word, "space", *other, "enter")
@@ -462,6 +463,8 @@ async def test_the_palette_finds_actions_by_words_and_their_beginnings() -> None
     }
     assert {query: found(query)[0] for query in first} == first
     assert "topology" not in found("log")[:2]
+    # Whoever wants to end a process learns the page and the key.
+    assert {*found("kill")} == {"jobs", "processes"} and "; X ends" in BY_ID["processes"].about
 
     assert found("topol")[0] == "topology"
     without = [action for action in ACTIONS if not action.keys and action.id not in CHOSEN]
@@ -489,8 +492,8 @@ async def test_the_demos_command_is_marked_and_not_started_and_can_be_edited() -
             assert "to type your own" in s.texts("#message")[0]
         await s.press("e")
         assert isinstance(s.app.screen, LineScreen)
-        # Typing replaces the example, but not what the user has typed.
-        await s.press(*"python", "space", "a", "enter", "e", *"py", "enter")
+        # As a command of the user's own, it is edited.
+        await s.press("ctrl+u", *"python", "space", "a", "enter", "e", *"py", "enter")
         assert s.main.app_state.options.command == ("python", "apy")
         await s.press("e")
         s.app.screen.query_one(Input).value = "python mine.py"

@@ -436,6 +436,13 @@ async def test_unlike_devices_are_told_with_the_selection() -> None:
         assert "GTX 1080" in text and "8.0G" in text
 
 
+async def test_warnings_that_are_cut_on_80_columns_say_the_main_thing_first() -> None:
+    async with session("mixed", ("python", "train.py", "--with", *"a" * 40)) as s:
+        await s.press("0", "1")
+        (text,) = (text for text in s.texts("#launch") if "unlike" in text)
+        assert "the slowest sets the pace, 8.0G memory the limit" in text
+
+
 async def test_a_box_that_cannot_be_read_is_not_called_busy() -> None:
     async with session(box_at("wsl"), command=("true",)) as s:
         assert not s.main.app_state.is_full and "w waits" not in s.texts("#selection")[1]
@@ -756,13 +763,13 @@ async def test_foreign_variables_do_not_reach_the_terminal() -> None:
         "deepspeed --exclude worker:1 x.py",
     ],
 )
-async def test_a_warning_is_shown_to_its_end_in_80_columns(command: str) -> None:
-    """The important words come last: that the command does not see the selection."""
+async def test_a_warning_says_in_80_columns_that_the_command_does_not_see_the_selection(command: str) -> None:
     async with session("dgx-1", command=tuple(command.split())) as running:
         await running.press("2", "4")
         lines = [text for name in ("#launch",) for text in running.texts(name)]
         shown = " ".join(" ".join(lines).split())
-        assert sum(shown.count(end) for end in ("does not see the selection", "have no effect")) == 1
+        said = "ignores the selected devices", "the selected devices have no effect"
+        assert sum(shown.count(words) for words in said) == 1
 
 
 async def test_a_signal_from_a_terminal_that_is_gone_restores_nothing(

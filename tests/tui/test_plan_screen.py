@@ -63,6 +63,10 @@ def texts(s: Session) -> list[str]:
     return [text.rstrip() for text in page(s).query_one("#page-body", Lines).texts]
 
 
+def footer(s: Session) -> list[str]:
+    return list(page(s).query_one("#page-footer", Lines).texts)
+
+
 def strategies(s: Session) -> list[str]:
     """The names of the rows, from the top."""
     return [text[3:].split()[0] for text in texts(s) if text[1:2] in "✓✗!?" and text[2:3] == " "]
@@ -494,6 +498,21 @@ async def test_what_does_not_fit_is_used_only_after_a_second_press() -> None:
         assert s.app.screen is page(s)
         await s.press("enter")
         assert s.main.app_state.launcher == "torchrun"
+
+
+@pytest.mark.parametrize("size", [(60, 24), (80, 24), (60, 7)])
+async def test_a_question_names_the_keys_that_answer_it_at_any_width(size: tuple[int, int]) -> None:
+    async with session("dgx-h100", (*TRAIN, "--bf16"), size=size) as s:
+        s.main.set_app_state(replace(s.main.app_state, label="demo"))
+        (await opened(s)).ask("use", "write " + "a long name " * 20, lambda: None)
+        await s.settle()
+        assert any(line.rstrip().endswith("? ⏎ yes  esc no") for line in footer(s))
+        # A message that comes meanwhile does not take its place: Enter still answers it.
+        s.main.show_message("a job has ended")
+        page(s).draw()
+        assert any("⏎ yes" in line for line in footer(s))
+        await s.press("escape")
+        assert not any("⏎ yes" in line for line in footer(s))
 
 
 async def test_a_demos_files_are_written_only_after_a_second_press(job_directory: Path) -> None:

@@ -288,8 +288,7 @@ def test_the_launch_line_says_who_waits_for_the_selected_devices() -> None:
     assert with_selected(state, 0).warnings == ()
     assert with_selected(state, 1).warnings == (Queue(line).text(),)
     assert Queue(line).text() == (
-        "1 person is ahead of you in line for these: ana (1 device);"
-        " your own job waits ahead (x3f1, 2 devices)"
+        "1 person is ahead of you in line: ana (1 device); your own job waits ahead (x3f1, 2 devices)"
     )
 
 

@@ -305,12 +305,12 @@ def test_a_hostfile_of_the_users_own_says_where_it_runs(words: str) -> None:
     launch = made(command, told=Told({"/h": "worker-0 slots=8", HOSTFILE: ""}))
     assert shlex.join(launch.argv) == command
     assert launch.own is not None and launch.own.warning == warning(launch)
-    assert launch.own.words.endswith("/h") and warning(launch).startswith("/h ")
+    assert launch.own.words.endswith("/h") and "/h " in warning(launch)
 
 
 def test_a_hostfile_is_looked_for_where_the_launch_is() -> None:
     launch = made("deepspeed -H hosts x.py", told=Told({"/w/hosts": ""}), directory="/w")
-    assert launch.own is not None and launch.own.words == "-H hosts" and warning(launch).startswith("hosts ")
+    assert launch.own is not None and launch.own.words == "-H hosts" and "hosts " in warning(launch)
 
 
 def test_a_hostfile_that_is_none_does_not_count() -> None:
@@ -405,7 +405,7 @@ def test_other_devices_give_way_and_that_is_said(words: str) -> None:
 )
 def test_other_machines_are_refused_and_stay(words: str) -> None:
     launch = made(f"deepspeed {words} x.py")
-    assert warning(launch).startswith(f"{words} in the command ")
+    assert f"{words} in the command " in warning(launch)
     assert launch.own is not None and launch.own.warning == warning(launch)
     assert shlex.join(launch.argv) == f"deepspeed {words} x.py"
     assert "CUDA_VISIBLE_DEVICES" not in launch.environment({"CUDA_VISIBLE_DEVICES": "1"})

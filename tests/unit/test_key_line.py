@@ -104,9 +104,13 @@ def test_the_keys_are_the_same_in_the_same_order_in_every_state() -> None:
         (line,) = {text(each, width) for each in states}
         assert line.endswith("  ? help") and (width < 80 or ": more" in line)
     everything = " ".join(line.split())
-    dozen = ("space", "b", "⏎", "w", "y", "e", "D", "J/K", "p", "t", "q", ":", "?")
+    dozen = ("space", "b", "⏎", "w", "y", "e", "D", "J/K", "p", "t", "→", "q", ":", "?")
     places = [f" {everything}".index(f" {key}{'/0-9' * (key == 'space')} ") for key in dozen]
     assert places == sorted(places)
+
+
+def test_the_way_to_the_details_is_named_where_there_is_room() -> None:
+    assert all("→ details" in text(state(), width) for width in (130, 140, 160, 200))
 
 
 def test_starting_waiting_and_the_jobs_are_named_in_the_smallest_usual_terminal() -> None:

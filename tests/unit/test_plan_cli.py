@@ -508,7 +508,7 @@ def test_another_number_is_noted_for_machines_and_for_files(
 def test_the_five_exchanges_of_dp_are_told_wherever_it_is_a_row(call: Call) -> None:
     words = ("plan", "llama-3-8b", "--demo", "dgx-h100")
     said = call(*words, "-n", "4").out
-    assert all(each in said for each in ("dp: ", "five exchanges", "inputs", "losses", "GPU 0 needs"))
+    assert all(each in said for each in ("dp ", "five exchanges", "inputs", "losses", "GPU 0 needs"))
     assert "five exchanges" not in call(*words, "-n", "1").out
 
 
@@ -1048,6 +1048,9 @@ def test_a_plan_fits_into_a_terminal_of_80_by_24(call: Call, box: str) -> None:
             ended = call("plan", model, "--demo", box, *more)
             lines = ended.out.splitlines()
             assert len(lines) <= 20, (model, more)
+            # The notes are below it: with the call and the prompt, the answer stays in view.
+            notes = ended.err.splitlines()
+            assert all(len(note) <= 80 for note in notes) and len(lines) + len(notes) <= 22, (model, more)
             # The call is to be copied whole.
             lines = [line for line in lines if not line.startswith("  gputui ")]
             assert ended.status == 0 and max(map(len, lines)) <= 80 and not any("…" in line for line in lines)
@@ -1058,10 +1061,14 @@ def test_the_rest_of_the_table_is_there_on_request(call: Call, monkeypatch: pyte
     words = ("plan", "llama-3-8b", "--demo", "rtx3090")
     short, whole = call(*words).out, call(*words, "--all").out
     assert "--all" in short and "--all" not in whole
-    for text in ("OPTIM", "SENT", "pp4x2", "DeepSpeed's estimates", "five exchanges"):
+    for text in ("OPTIM", "SENT", "pp4x2", "DeepSpeed's estimates"):
         assert text in whole and text not in short
     monkeypatch.setattr("gputui.cli.plan.output_width", lambda: None)
     assert call(*words).out == whole
+
+
+def test_the_effect_of_a_strategy_is_told_once(call: Call) -> None:
+    assert call("plan", "8B", "-n", "2", "--demo", "shared", "--all").out.count("five exchanges") == 1
 
 
 # The table

@@ -101,13 +101,13 @@ def wanting(
 
 
 def in_words(line: Sequence[Waiter]) -> str:
-    """The waiters ahead in line: "1 person is ahead of you in line for these: ana (4 devices)", and
+    """The waiters ahead in line: "1 person is ahead of you in line: ana (4 devices)", and
     "your own job waits ahead (x3f1, 3 devices)"."""
     others, own = [w for w in line if not w.ours], [w for w in line if w.ours]
     said = []
     if others:
         how_many = "1 person is" if len(others) == 1 else f"{len(others)} people are"
-        said.append(f"{how_many} ahead of you in line for these: {names_in_line(others)}")
+        said.append(f"{how_many} ahead of you in line: {names_in_line(others)}")
     if own:
         named = [
             f"{f'{printable(w.job)}, ' if w.job else ''}{devices_text(w.count)}" for w in own[:_MOST_NAMED]

@@ -21,8 +21,8 @@ def unlike(devices: Sequence[Device]) -> str | None:
     if len(models) < 2:
         return None
     memory = {device.memory_total for device in devices if device.memory_total is not None}
-    limit = f", the smallest memory ({size(min(memory))}) is the limit" if len(memory) > 1 else ""
-    return f"unlike devices ({', '.join(models)}): the slowest sets the pace{limit}"
+    limit = f", {size(min(memory))} memory the limit" if len(memory) > 1 else ""
+    return f"unlike devices: the slowest sets the pace{limit} ({', '.join(models)})"
 
 
 _AS_MUCH = 0.9

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from gputui.cli.planned_training import Subject, subject_of
 from gputui.cli.request_options import AUTO
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.text_table import packed
 from gputui.launching.compose import compose, refusal
 from gputui.launching.intent import DeviceCount
 from gputui.launching.launch_options import LaunchOptions
@@ -51,6 +53,9 @@ NETWORK = 10
 """Gbit/s of a machine's network where the call does not say it."""
 
 MOST_NODES = 64
+
+_SAID, _BESIDE = len("gputui: "), 3
+"""Cells before a note; lines for the call itself, the one that is proposed, and the prompt."""
 
 
 def _gigabits(text: str) -> float:
@@ -175,12 +180,15 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         print_json(to_document(made))
         return DONE
     width = output_width()
-    print("\n".join(answer_lines(made, found, width)))
+    answered = [*answer_lines(made, found, width)]
+    notes = [line for each in made.notices for line in packed([f"note: {each}"], width and width - _SAID)]
+    print("\n".join(answered))
     if starting := _starting(args, words, command or (), made):
         print_line(f"  {starting}")
-    print("", *table_lines(made, found, width, args.all or width is None), sep="\n", flush=True)
-    for notice in made.notices:
-        say(f"note: {notice}")
+    room = shutil.get_terminal_size().lines - len(answered) - len(notes) - _BESIDE
+    print("", *table_lines(made, found, width, args.all or width is None, room), sep="\n", flush=True)
+    for note in notes:
+        say(note)
     if args.prove:
         return _prove(args, options, subject, made, found)
     return DONE
@@ -232,7 +240,7 @@ def _notices(found: PlannedDevices, count: DeviceCount | None, planned: int) -> 
         yield from count.beside(planned)
     if used:
         of = f"{used} of the {len(found.devices)} devices {'is' if used == 1 else 'are'} in use"
-        yield f"{of}: planned as if all their memory were free"
+        yield f"{of}: planned as if they were empty"
 
 
 def _starting(args: argparse.Namespace, words: Sequence[str], command: Sequence[str], made: Plan) -> str:

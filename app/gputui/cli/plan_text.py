@@ -16,8 +16,10 @@ from gputui.planning.devices import PlannedDevices
 from gputui.planning.plan import Plan, Row, listed
 from gputui.planning.serving import Serving
 
-_FIRST = 6
-"""The strategies of the short form: with the answer and the notes they fit into 24 lines."""
+_LEAST, _FIRST = 3, 6
+"""The fewest and the most strategies of the short form."""
+_AROUND = 4
+"""The most lines of the short form around its strategies: a blank one, the heading, two below."""
 _ROOM = {False: 38, True: 24}
 """The columns that 80 leave for a reason, by whether it is the plan of a server."""
 
@@ -31,21 +33,29 @@ def answer_lines(plan: Plan, found: PlannedDevices, width: int | None) -> Iterat
         yield from _indented(plan.able.what, width)
 
 
-def table_lines(plan: Plan, found: PlannedDevices, width: int | None, whole: bool) -> Iterator[str]:
+def table_lines(
+    plan: Plan, found: PlannedDevices, width: int | None, whole: bool, room: int = 24
+) -> Iterator[str]:
     """Yield the lines of the short form, at most `width` characters long (None: no limit), or of the whole
-    one, which has no limit."""
+    one, which has no limit. The short form has fewer strategies where it would need more than `room` lines:
+    the answer above it stays in view."""
     width = None if whole else width
     serves = isinstance(plan.workload, Serving)
     work = (text for _, text in work_words(plan.workload, len(plan.box)))
-    yield from packed((printable(plan.model.name), plan.model.facts, *work), width)
     labels = ",".join(map(found.snapshot.label, found.devices))
-    yield from packed((*device_words(plan, found), f"GPU {labels}"), width)
-    yield ""
-    rows = [row for place, row in enumerate(plan.rows) if whole or place < _FIRST or row is plan.able]
+    about = [
+        *packed((printable(plan.model.name), plan.model.facts, *work), width),
+        *packed((*device_words(plan, found), f"GPU {labels}"), width),
+    ]
+    yield from (*about, "")
+    room -= len(about) + _AROUND
+    room -= plan.able not in (None, *plan.rows[: min(_FIRST, room)])
+    first = max(_LEAST, min(_FIRST, room))
+    rows = [row for place, row in enumerate(plan.rows) if whole or place < first or row is plan.able]
     numbers = _SERVED if serves else _TRAINED
     shown = [column for column in numbers if whole or column.name not in _LEFT_OUT[serves].split()]
     yield from printed((*shown, _WHY if whole else _HELPS), rows, width)
-    about = (
+    meaning = (
         "REQUESTS of the whole context at once, the LONGEST of one"
         if serves
         else "TIME per step on the links"
@@ -53,11 +63,12 @@ def table_lines(plan: Plan, found: PlannedDevices, width: int | None, whole: boo
     if not whole:
         left_out = len(plan.rows) - len(rows)
         more = f"{left_out} more, all columns" if left_out else "all columns"
-        yield from _indented(f"GiB of each device; {about}; --all: {more}", width)
+        yield from _indented(f"GiB of each device; {meaning}; --all: {more}", width)
         return
-    yield from _indented(f"GiB of each device; {'' if serves else 'SENT and '}{about}", width)
+    yield from _indented(f"GiB of each device; {'' if serves else 'SENT and '}{meaning}", width)
     for row in plan.rows:
-        if row.name == "dp":
+        # (Where it fits, its row has the sentence.)
+        if row.name == "dp" and not row.fits:
             yield from ("", f"{row.name}: {row.what}")
     if plan.estimates:
         cells = [("DeepSpeed's estimates", "IN HOST MEMORY", "DEVICE", "HOST")]

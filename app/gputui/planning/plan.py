@@ -507,9 +507,9 @@ def _notices(found: Plan, workload: Workload) -> Iterator[str]:
     elif model.bits:
         yield "the stored weights are quantized; counted as trained in the chosen precision"
     if not box.measured and len(box) > 1:
-        yield "times are estimated from nominal bandwidths: `gputui check --bandwidth` measures them"
+        yield "times are nominal: `gputui check --bandwidth` measures the links"
     if model.max_positions is not None and workload.sequence > model.max_positions:
-        yield f"the sequence is longer than the {model.max_positions} positions that the model was made for"
+        yield f"the sequence is longer than the model's {model.max_positions} positions"
     if (
         workload.precision in ("bf16", "autocast")
         and box.capability is not None
@@ -524,7 +524,7 @@ def _notices(found: Plan, workload: Workload) -> Iterator[str]:
         kept = replace(reshard.strategy, reshard=False)
         free = box.memory_free_min or 0
         if needed(model, workload, kept, box.fixed(len(box))).total <= free:
-            yield "FSDP2 also fits with reshard_after_forward false, which sends at least a quarter less"
+            yield "fsdp2 fits with reshard_after_forward false: sends a quarter less"
     best, able = found.best, found.able
     if box.nodes > 1:
         yield _ADVICE[box.slow]

@@ -120,7 +120,7 @@ def _notices(model: Model, serving: Serving) -> Iterator[str]:
         )
     yield from unquantized(model, serving)
     if model.max_positions and serving.tokens(model) > model.max_positions:
-        yield f"the context is longer than the {model.max_positions} positions that the model was made for"
+        yield f"the context is longer than the model's {model.max_positions} positions"
     if model.cache is not None and model.cache.layers + model.cache.sliding < model.layers:
         yield "layers without a KV cache (linear attention, Mamba) keep a state, which is not counted"
 

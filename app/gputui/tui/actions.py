@@ -251,7 +251,7 @@ ACTIONS: tuple[Action, ...] = (
         "processes",
         "p",
         "Show the processes",
-        "who runs what, on which device",
+        "who runs what, where; X ends one of yours",
         hint="processes",
         also="kill pid memory",
         page=True,
@@ -277,6 +277,7 @@ ACTIONS: tuple[Action, ...] = (
         "right",
         "Show the device page",
         "load, power, temperature, clocks, links, errors, processes",
+        hint="details",
         also="memory watts xid ecc details",
     ),
     _look(
@@ -365,10 +366,11 @@ DOZEN = (
     "later",
     "processes",
     "topology",
+    "device",
     "quit",
     "clear",
 )
-"""The actions that the line of keys names, the most used first. The help begins with the first ones."""
+"""The actions that the line of keys names, the most used first."""
 
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
 

@@ -332,13 +332,13 @@ def _elsewhere(
         return False
     if hostfile is not None and not here:
         text = (
-            f"{hostfile.path} says on which machines and devices deepspeed starts; the selected ones have"
-            " no effect"
+            f"the selected devices have no effect: {hostfile.path} says on which machines and devices"
+            " deepspeed starts"
         )
         # (HOSTFILE is not in the command: the command's own options make it count.)
         done.asks_for_others(given.text("hostfile") or words, text)
     else:
-        text = f"{words} in the command means other machines; the selected devices have no effect"
+        text = f"the selected devices have no effect: {words} in the command means other machines"
         done.asks_for_others(words, text)
     return True
 

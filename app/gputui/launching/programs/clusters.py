@@ -43,7 +43,7 @@ CLUSTERS = (
         starts=("srun", "salloc"),
         before=SRUN,
         elsewhere="Slurm selects the devices of the job",
-        warning="starts it on devices that Slurm selects; the selected ones have no effect",
+        warning="ignores the selected devices: Slurm selects those of the job",
         elsewhere_by="gpus|G|gpus-per-node|gpus-per-task|gpus-per-socket|gres",
         source="srun(1), Slurm 22.05: --gpus",
     ),
@@ -64,8 +64,8 @@ CLUSTERS = (
         # (`screen -dm` starts a server of its own, with our variables: it is among the wrappers.)
         name="GNU screen",
         starts=("screen",),
-        warning="may start the command in an existing session, which does not have the variables"
-        " (screen -dm does)",
+        warning="may ignore the selected devices, where it starts the command in an existing session"
+        " (screen -dm does not)",
         source="screen(1): -m",
     ),
     Program(
@@ -78,20 +78,20 @@ CLUSTERS = (
         # (container_command.py parses their `run`.)
         name="a container engine",
         starts=("docker", "podman", "nerdctl"),
-        warning="starts it in a container, which does not get the variables (see `gputui export"
+        warning="ignores the selected devices: a container does not get the variables (see `gputui export"
         " --as docker`)",
         source="docker(1)",
     ),
     Program(
         name="an environment of its own",
         starts=("tmux", "su", "runuser"),
-        warning="starts it in an environment of its own; the selected devices have no effect",
+        warning="ignores the selected devices: it starts the command in an environment of its own",
         source="tmux(1): update-environment; su(1)",
     ),
     Program(
         name="tox",
         starts=("tox",),
-        warning="passes on only the variables in its pass_env; the selected devices have no effect",
+        warning="ignores the selected devices: it passes on only the variables in its pass_env",
         source="tox/tox_env/api.py: pass_env",
     ),
 )

@@ -102,12 +102,12 @@ class LaunchController:
     # Editing
 
     def edit(self, what: str = "command") -> None:
-        """Let the user type the command; typing replaces a demo's example. `what` names it in the prompt."""
+        """Let the user type the command. `what` names it in the prompt."""
         from gputui.tui.screens.line_input import command_input
 
         app_state = self._view.app_state
         line = command_line(app_state.options.additions, app_state.options.command)
-        self._view.open(command_input(line, what, app_state.is_example), self._edited)
+        self._view.open(command_input(line, what), self._edited)
 
     def _edited(self, line: str | None) -> None:
         if line is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gputui.allocating.settings import ScreenSettings
 from gputui.choosing.grouping import GroupingError, parse_request
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
@@ -181,27 +180,24 @@ class SelectionController:
 
         before, cursor = self._view.app_state.screen.filter, self._view.app_state.cursor
 
-        def filtered(line: str) -> ScreenSettings:
-            return self._view.app_state.screen._replace(filter=line.strip())
-
-        def typed(line: str) -> None:
-            self._view.set_app_state(self._view.app_state.with_screen(filtered(line)))
-
         def answered(line: str | None) -> None:
-            if line is not None:
-                self._view.save_screen(filtered(line))
-            else:
-                typed(before)
+            if line is None:
+                self._list_only(before)
                 self.to_device(cursor or "")
 
         prompt = "show only: free, busy, a user, part of a name, your job   (empty: all)"
-        self._view.open(LineScreen(prompt, before, typed=typed), answered)
+        self._view.open(LineScreen(prompt, before, typed=self._list_only), answered)
 
     def end_filter(self) -> None:
         """Show all devices again."""
-        screen = self._view.app_state.screen
-        if screen.filter:
-            self._view.save_screen(screen._replace(filter=""))
+        self._list_only("")
+
+    def _list_only(self, words: str) -> None:
+        """List the devices with these words, until the screen is closed: whoever opens it the next time
+        would look for the devices that they hide."""
+        app_state = self._view.app_state
+        screen = app_state.screen._replace(filter=words.strip())
+        self._view.set_app_state(app_state.with_screen(screen))
 
     def reorder(self, by: int) -> None:
         self._warn(*self._view.app_state.reorder(by))
@@ -230,7 +226,7 @@ class SelectionController:
             return why
 
         prompt = refused() or BEST_PROMPT
-        self._view.open(LineScreen(prompt, placeholder="how many", check=error_in, replaces=True), answered)
+        self._view.open(LineScreen(prompt, placeholder="how many", check=error_in), answered)
 
     def read_command_away(self) -> None:
         """Do as `read_command` does, but read the scripts that the command starts on another thread than the

@@ -197,7 +197,7 @@ class SlurmNodes(Nodes[Launch]):
 
         now = ",".join(map(str, self._order or range(count)))
         prompt = "which of the devices that Slurm selects comes first, second, …"
-        self.view.open(LineScreen(prompt, now, "1,0", wrong, replaces=True), answered)
+        self.view.open(LineScreen(prompt, now, "1,0", wrong), answered)
 
     # The launch
 

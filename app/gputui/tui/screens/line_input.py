@@ -22,8 +22,8 @@ class LineScreen(ModalScreen[str | None]):
               line is not accepted
     typed     is called with the line after every change
     explain   returns what Enter does with a valid line, shown in place of the prompt
-    selected  typing replaces the first line
-    replaces  the same, and typing replaces an invalid line after Enter
+    edited    the cursor begins behind the first line; otherwise typing replaces that line, and an invalid
+              line after Enter
     rewrite   converts a line to another when Tab is pressed, None for no change
     input     the widget for the input
     keys      what the keys do, for the line of keys; the last two stay longest
@@ -40,8 +40,7 @@ class LineScreen(ModalScreen[str | None]):
         check: Callable[[str], object] = lambda line: None,
         typed: Callable[[str], object] = lambda line: None,
         explain: Callable[[str], str] | None = None,
-        selected: bool = False,
-        replaces: bool = False,
+        edited: bool = False,
         rewrite: Callable[[str], str | None] = lambda line: None,
         input: type[OneLine] = OneLine,
         keys: Sequence[tuple[str, str]] = (("⏎", "accept"), ("esc", "cancel")),
@@ -49,8 +48,7 @@ class LineScreen(ModalScreen[str | None]):
         super().__init__(classes="one-line")
         self.prompt, self._value, self._placeholder = prompt, value, placeholder
         self._typed, self._check = typed, check
-        self._replaces, self._rewrite, self._input = replaces, rewrite, input
-        self._selected = selected or replaces
+        self._edited, self._rewrite, self._input = edited, rewrite, input
         self._keys = keys
         self._explain = explain or (lambda line: prompt)
 
@@ -61,7 +59,7 @@ class LineScreen(ModalScreen[str | None]):
         yield DialogKeys(self._keys)
 
     def on_mount(self) -> None:
-        if self._selected:
+        if not self._edited:
             self.query_one(OneLine).action_select_all()
 
     def on_resize(self) -> None:
@@ -80,7 +78,7 @@ class LineScreen(ModalScreen[str | None]):
             self.dismiss(event.value)
         else:
             self.query_one("#what", Static).update(error)
-            if self._replaces:
+            if not self._edited:
                 self.query_one(OneLine).action_select_all()
 
     def action_rewrite(self) -> None:
@@ -102,7 +100,7 @@ class LineScreen(ModalScreen[str | None]):
         return found if isinstance(found, str) else None
 
 
-def command_input(line: str, what: str = "command", selected: bool = False) -> LineScreen:
+def command_input(line: str, what: str = "command") -> LineScreen:
     """A screen that asks for a command, named `what`, initially `line`. A line with an open quote or with
     shell syntax is not accepted: Tab rewrites shell syntax as a call of a shell."""
     for_shell = "tab: bash -c '…'"
@@ -130,7 +128,7 @@ def command_input(line: str, what: str = "command", selected: bool = False) -> L
         example,
         error_in,
         explain=explain,
-        selected=selected,
+        edited=True,
         rewrite=rewrite,
         input=CommandLine,
     )

@@ -354,9 +354,8 @@ class MainScreen(Screen[None]):
         from gputui.allocating.save_settings import save_screen
 
         with self._saving:
-            before, after = self._saved_screen, self.app_state.screen
-            if self.app_state.set_aside:
-                after = after._replace(filter=before.filter)
+            before = self._saved_screen
+            after = self.app_state.screen._replace(filter=before.filter)
             if before == after:
                 return
             self._saved_screen = after

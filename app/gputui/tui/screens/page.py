@@ -20,7 +20,7 @@ from textual.screen import ModalScreen
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.tui.actions import BY_ID, by_key, written
 from gputui.tui.main_view import MainView
-from gputui.tui.views.messages import message_line
+from gputui.tui.views.messages import message_line, question_line
 from gputui.tui.views.text import Line, hint_line
 from gputui.tui.widgets.lines import Lines
 
@@ -94,8 +94,8 @@ def choice_entry(
     word: str, label: str, choice: str, about: str, chosen: bool, run: Callable[[], object]
 ) -> Entry:
     """An entry that takes one choice of the action with this word."""
-    name = f"{label} {choice}"
-    return Entry(f":{word}", name, "now" if chosen else about, (word, name), "", run, chosen)
+    name, asked = f"{label} {choice}", f"{word} {choice}"
+    return Entry(f":{asked}", name, "now" if chosen else about, (word, name, asked), "", run, chosen)
 
 
 def page_keys(bindings: Sequence[Binding]) -> tuple[tuple[str, str], ...]:
@@ -138,8 +138,8 @@ class Page(ModalScreen[None]):
     def __init__(self, view: MainView) -> None:
         super().__init__(classes="page")
         self.view = view
-        self._asked: tuple[Collection[str], Callable[[], object]] | None = None
-        """The keys that answer the question with yes, and what is done then; None without a question."""
+        self._asked: tuple[str, Collection[str], Callable[[], object]] | None = None
+        """The question, the keys that answer it with yes, and what is done then; None without a question."""
         self._pressed = False
         """Whether a key or the mouse has been pressed."""
         self.filter = ""
@@ -161,10 +161,10 @@ class Page(ModalScreen[None]):
         # This runs before the lookup of the key's binding.
         asked = self._asked
         self._press()
-        if asked is not None and event.key in (*asked[0], *_NO):
+        if asked is not None and event.key in (*asked[1], *_NO):
             event.stop()
             if event.key not in _NO:
-                asked[1]()
+                asked[2]()
             self.draw()
             return
         action_id = self._main_keys().get(event.key)
@@ -280,10 +280,11 @@ class Page(ModalScreen[None]):
             return
         # The body comes first: the footer may describe what was drawn there.
         self.body.draw(self.lines)
-        message = message_line(self.view.message_shown, width)
+        asked, told = self._asked, self.view.message_shown
+        message = question_line(asked[0], width) if asked else message_line(told, width)
         keys = self._key_hints(width)
         # Where there is hardly room for a list, a message takes the place of the keys.
-        last = [message if self.view.message else keys] if height < _SHORT else [message, keys]
+        last = [message if asked or told else keys] if height < _SHORT else [message, keys]
         # Notes may be as long as a command line; the body and the keys take precedence.
         room = height - len(last) - _LEAST_BODY
         footer = [*(self.notes(width)[:room] if room > 1 else ()), *last]
@@ -342,8 +343,8 @@ class Page(ModalScreen[None]):
         """Ask before a dangerous action. The next key answers: Enter, y, or a key of the action calls `then`;
         Escape and n only end the question; any other key does what it always does."""
         own = [key for each in self._own if each.action == action for key in each.key.split(",")]
-        self._asked = ("enter", "y", *own), then
-        self.show_message(f"{question}? ⏎ yes  esc no", passing=True)
+        self._asked = question, ("enter", "y", *own), then
+        self.draw()
 
 
 class ListPage(Page):

@@ -301,7 +301,7 @@ class PlanScreen(ListPage):
             if line and line.strip():
                 answered(line.strip())
 
-        self.app.push_screen(LineScreen(prompt, value, example, check, replaces=True), given)
+        self.app.push_screen(LineScreen(prompt, value, example, check), given)
 
     def _fewest(self) -> None:
         """Plan for the fewest devices that hold the model; show a message where no number is enough."""
@@ -342,12 +342,13 @@ class PlanScreen(ListPage):
         if row.fits is False and "fit" not in known:
             ask("fit", f"{row.name} does not fit: use it all the same")
         elif self.view.app_state.label and files and "demo" not in known:
-            ask("demo", f"not this machine's GPUs: write {files} here")
+            place = printable(str(next(iter(made.texts)).parent))
+            ask("demo", f"not this machine's GPUs: write {counted(len(made.texts), 'file')} to {place}")
         else:
             try:
                 write(made, overwrite="overwrite" in known)
             except FilesDifferError as error:
-                ask("overwrite", f"other text is in {_written(error.paths)}: overwrite it")
+                ask("overwrite", f"overwrite the other text in {_written(error.paths)}")
             except OSError as error:
                 self._ask_for_folder(row, found, known, error.strerror or str(error))
             else:

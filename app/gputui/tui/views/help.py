@@ -26,7 +26,7 @@ MEANINGS: dict[Shown, str] = {
 }
 
 _TWO_COLUMNS = 150
-_KEYS = 15
+KEYS = 15
 """Cells for the keys of an action."""
 
 
@@ -67,7 +67,7 @@ def _sections(
     there: Collection[str] | None,
     without: Collection[str],
 ) -> Iterator[tuple[str, list[Line]]]:
-    yield "This page", [((f"  {fit(keys, _KEYS)}", "key"), (meaning, "strong")) for keys, meaning in of_page]
+    yield "This page", [((f"  {fit(keys, KEYS)}", "key"), (meaning, "strong")) for keys, meaning in of_page]
     signs = [
         *((glyph, state, f"{state:<8} {MEANINGS[state]}") for state, glyph in GLYPHS.items()),
         (OWN_JOB, "mine", "yours    your job runs on it"),
@@ -83,7 +83,10 @@ def _sections(
     if there is None:
         yield (
             "Start here",
-            [row(_keys(BY_ID[name], keymap), BY_ID[name].title, "") for name in (*DOZEN[:9], "palette")],
+            [
+                row(_keys(BY_ID[name], keymap), BY_ID[name].title, "")
+                for name in (*DOZEN[:9], "device", "palette")
+            ],
         )
         yield of_states
         for group, actions in in_groups(without):
@@ -105,7 +108,7 @@ def _sections(
 def _of(signs: Sequence[tuple[str, str, str]]) -> list[Line]:
     """A row for each sign, its style and its meaning."""
     return [
-        (("  ", ""), (sign, style), (" " * (_KEYS - len(sign)), ""), (meaning, ""))
+        (("  ", ""), (sign, style), (" " * (KEYS - len(sign)), ""), (meaning, ""))
         for sign, style, meaning in signs
     ]
 
@@ -122,9 +125,9 @@ def _row(action: Action, keymap: Mapping[str, str], taken: Collection[str] = ())
     return row(keys, action.title, action.about)
 
 
-def row(keys: str, name: str, about: str) -> Line:
-    """Keys, a name, and a description."""
-    spans: list[Span] = [(f"  {fit(keys, _KEYS)}", "key"), (name, "strong")]
+def row(keys: str, name: str, about: str, cells: int = KEYS) -> Line:
+    """Keys in so many cells, a name, and a description."""
+    spans: list[Span] = [(f"  {fit(keys, cells)}", "key"), (name, "strong")]
     if about:
         spans.append((f"  {about}", "dim"))
     return tuple(spans)
@@ -138,9 +141,9 @@ def _whole(row: Line, width: int) -> list[Line]:
     if len(head) != 2:
         return [clip(row, width)]
     keys, (name, strong) = head
-    first, *rest = wrap(name + text, width - _KEYS - 4)
+    first, *rest = wrap(name + text, width - KEYS - 4)
     line: Line = (keys, (first[: len(name)], strong), (first[len(name) :], style))
-    return [line, *(((" " * (_KEYS + 4), ""), (piece, style)) for piece in rest)]
+    return [line, *(((" " * (KEYS + 4), ""), (piece, style)) for piece in rest)]
 
 
 def _keys(action: Action, keymap: Mapping[str, str]) -> str:

@@ -17,7 +17,7 @@ def impossible(app_state: AppState) -> frozenset[str]:
     """The actions of the line that could now only say why they do nothing: they are dim."""
     devices, selection = bool(app_state.box.devices), app_state.selection
     has = {
-        **dict.fromkeys(("select", "best", "wait", "processes", "topology"), devices),
+        **dict.fromkeys(("select", "best", "wait", "processes", "topology", "device"), devices),
         **dict.fromkeys(("copy", "clear"), selection.decided),
         "later": len(selection) > 1,
     }

@@ -109,26 +109,17 @@ def _remarks(remarks: Sequence[str], width: int, most: int, more: str) -> list[L
 def _warnings(warnings: Sequence[str], width: int, room: int, key: str) -> list[Line]:
     """The warnings in fewer than `room` lines, as one is the launch line's.
 
-    They are shown whole, because the end of a warning may be its most important part; with one line each,
-    which has that end, where they would leave the launch line less than half of the room. If even these do
-    not fit, the last line counts the others, with the `key` that shows them.
+    They are shown whole, or cut at the end to one line each where they would leave the launch line less than
+    half of the room. If even these do not fit, the last line counts the others, with the `key` for all.
     """
     rows = [(("   ! ", "warn"), (warning, "warn")) for warning in warnings]
     lines: list[Line] = [line for row in rows for line in hanging(row, width)]
     if len(lines) >= room or 2 * len(lines) > max(room, 2 * len(rows)):
-        lines = [(sign, (_cut(words, width - width_of((sign,))), style)) for sign, (words, style) in rows]
+        lines = [clip(row, width) for row in rows]
     if len(lines) < room:
         return lines
     kept = max(0, room - 1)
     return _ending(lines[:kept], f" … +{len(lines) - kept}" + (f" ({key})" if key else ""), width)
-
-
-def _cut(text: str, room: int) -> str:
-    """The beginning and the end of a text that is too long."""
-    if cells_of(text) <= room:
-        return text
-    end = text[-room * 3 // 5 :]
-    return f"{set_cell_size(text, max(0, room - cells_of(end) - 1)).rstrip()}…{end.lstrip()}"
 
 
 def _ending(lines: list[Line], end: str, width: int) -> list[Line]:
