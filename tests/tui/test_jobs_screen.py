@@ -215,13 +215,23 @@ async def test_leaving_while_a_job_is_being_stopped_is_no_error(
     assert errors == []
 
 
+async def test_the_key_that_stops_jobs_leads_to_them_from_the_main_screen() -> None:
+    async with session("shared") as s:
+        assert s.main.app_state.own_jobs
+        await s.press("S")
+        assert "D" in s.main.message and "no action" not in s.main.message
+    async with session("idle") as s:
+        await s.press("S")
+        assert "no action" in s.main.message
+
+
 async def test_only_ended_jobs_are_forgotten_and_the_cursor_stays_near(desk: Desk) -> None:
     gate = desk.gate()
     running = desk.sh(gate.wait)
     over = [ended(desk.sh(f"exit {n}")) for n in (0, 1, 2)]
     async with session(environ=environ(desk)) as s:
         await s.press("D", "x")
-        assert f"job {running.id} has not ended" in told(s)
+        assert f"job {running.id} has not ended" in told(s) and "S stops" in told(s)
         # The newest job is first, and running jobs come before all others.
         assert [line.split()[0].strip("▸") or line.split()[1] for line in texts(s)[2:6]] == [
             running.id, *(job.id for job in reversed(over)),

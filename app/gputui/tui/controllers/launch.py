@@ -504,7 +504,7 @@ class LaunchController:
             keys.insert(0, ("⏎", "yes"))
         except GroupingError as error:
             prompt = str(error)
-        other = "or type a number for any devices: 2; 4 tp=2 for groups of two"
+        other = "or type how many: 2"
         line = LineScreen(
             prompt, "", other, lambda typed: question(typed) and None, explain=question, keys=keys
         )
