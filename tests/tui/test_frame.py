@@ -513,11 +513,12 @@ async def test_a_word_typed_at_once_is_enough() -> None:
 # The demo's command
 
 
-async def test_the_demos_command_is_marked_and_not_started_and_can_be_edited() -> None:
+async def test_the_demos_command_is_marked_and_can_be_edited_and_needs_a_device_to_be_rehearsed() -> None:
     async with session() as s:
         s.main.set_app_state(replace(s.main.app_state, example=("python", "train.py")))
         await s.press("4")
         assert "example" in s.texts("#launch")[0] and "python train.py" in s.texts("#launch")[1]
+        await s.press("@cpu")
         for key in ("enter", "@return", "@detach"):
             await s.press(key)
             assert "demo's example" in s.main.message and s.app.is_running
