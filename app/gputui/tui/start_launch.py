@@ -203,7 +203,8 @@ def rehearse(app_state: AppState, simulated: SimulatedSource | None) -> str:
     Returns the outcome."""
     if simulated is None:
         return f"nothing is started ({app_state.label})"
-    job_id = simulated.start(app_state.options.command, app_state.selection.keys)
+    keys = app_state.selection.keys
+    job_id = simulated.wait_in_line(app_state.options.command, len(keys), keys, at_once=True)
     where = gpus([*map(app_state.box.label, app_state.selected)])
     return _told(job_id, f"runs on {where} of the demo; nothing was started here", app_state)
 

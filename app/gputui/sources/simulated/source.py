@@ -31,8 +31,8 @@ unknown.
 class SimulatedSource:
     """A simulated box that changes in real time from the moment it is opened, and by what the person does.
 
-    `clock` returns seconds since the epoch; a screenshot or a test passes its own. `start`,
-    `wait_in_line` and `stop` may be called from any thread.
+    `clock` returns seconds since the epoch; a screenshot or a test passes its own. `wait_in_line` and `stop`
+    may be called from any thread.
     """
 
     def __init__(self, box: Box, clock: Callable[[], float] = time.time) -> None:
@@ -70,18 +70,13 @@ class SimulatedSource:
         """This source, also where another source that adds to it has been asked."""
         return self
 
-    def start(self, command: Sequence[str], keys: Sequence[str]) -> str:
-        """Put a job of the person on the devices with these keys, as `wait_in_line` does when it is its turn;
-        return its id."""
+    def wait_in_line(
+        self, command: Sequence[str], count: int, keys: Sequence[str] | None, at_once: bool = False
+    ) -> str:
+        """Put a job of the person in line for `count` devices, of those with these keys or (None) of all, or
+        `at_once` on them; return its id. It only exists here: no command is started."""
         with self._changing:
-            self.box, id = queued(self.box, self._elapsed, command, len(keys), keys, at_once=True)
-        return id
-
-    def wait_in_line(self, command: Sequence[str], count: int, keys: Sequence[str] | None) -> str:
-        """Put a job of the person in line for `count` devices, of those with these keys or (None) of all;
-        return its id. It only exists here: no command is started."""
-        with self._changing:
-            self.box, id = queued(self.box, self._elapsed, command, count, keys)
+            self.box, id = queued(self.box, self._elapsed, command, count, keys, at_once)
         return id
 
     def stop(self, id: str) -> bool:
