@@ -287,7 +287,7 @@ async def test_w_and_enter_wait_for_as_many_as_the_command_says_where_nothing_is
         await s.press("@clear", "w")
         assert ("any device" if count == 1 else "any 2 devices") in prompted(s)
         await s.press("enter")
-        await s.until(lambda: "starts now" in s.main.message)
+        await s.until(lambda: "starts when" in s.main.message)
     (job,) = all_jobs(desk.environ)
     assert job.waits == count
 

@@ -471,6 +471,41 @@ async def test_the_palette_finds_actions_by_words_and_their_beginnings() -> None
     assert [found(action.query)[0] for action in without] == [action.id for action in without]
 
 
+async def test_what_starts_or_ends_something_is_found_first_by_its_own_name_only() -> None:
+    acting = {BY_ID[each].title for each in ("launch", "detach", "return", "stop", "quit")}
+    async with session() as s:
+        await s.press("colon")
+        entries = s.app.screen._entries  # type: ignore[attr-defined]
+    for query in ("launch", "launch p", "l", "r", "ru", "q", "qu", "s", "start", "job", "command", "shell"):
+        assert search(query, entries)[0].title not in acting, query
+    assert search("launch", entries)[0].title == BY_ID["launch_page"].title
+    assert search("run", entries)[0].title == BY_ID["launch"].title
+
+
+@pytest.mark.parametrize("word", ["again", "screen", "closes"])
+async def test_enter_on_other_words_shows_the_name_of_what_would_start(word: str) -> None:
+    async with session() as s:
+        await s.press("5", "colon", *word, "enter")
+        assert s.app.is_running and s.app.screen is not s.main, "nothing is done yet"
+        assert s.app.screen.lines(80, 24)[1][1][0] == "run"  # type: ignore[attr-defined]
+        await s.press("enter")
+        await s.until(lambda: not s.app.is_running)
+        assert s.app.return_value is not None and s.app.return_value.launch
+
+
+async def test_escape_closes_the_palette_whatever_is_typed() -> None:
+    async with session() as s:
+        await s.press("colon", *"the", "escape")
+        assert s.app.screen is s.main
+
+
+@pytest.mark.parametrize("word", ["idle", "held"])
+async def test_the_words_of_an_unused_device_lead_to_the_people(word: str) -> None:
+    async with session() as s:
+        await s.press(f":{word}")
+        assert "people" in s.app.screen.query_one("#page-body", Lines).texts[0]
+
+
 async def test_a_word_typed_at_once_is_enough() -> None:
     async with session() as s:
         await s.pilot.press("colon", *"queue", "enter")
@@ -481,11 +516,12 @@ async def test_a_word_typed_at_once_is_enough() -> None:
 # The demo's command
 
 
-async def test_the_demos_command_is_marked_and_not_started_and_can_be_edited() -> None:
+async def test_the_demos_command_is_marked_and_can_be_edited_and_needs_a_device_to_be_rehearsed() -> None:
     async with session() as s:
         s.main.set_app_state(replace(s.main.app_state, example=("python", "train.py")))
         await s.press("4")
         assert "example" in s.texts("#launch")[0] and "python train.py" in s.texts("#launch")[1]
+        await s.press("@cpu")
         for key in ("enter", "@return", "@detach"):
             await s.press(key)
             assert "demo's example" in s.main.message and s.app.is_running

@@ -35,6 +35,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import SimulatedSource
 from gputui.tui.app_state import AppState
 from gputui.tui.controllers import launch as launch_controller
+from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.views.jobs import facts_of, jobs_panel, listed, news, pieces_of
 from gputui.tui.widgets.lines import Lines
@@ -215,13 +216,23 @@ async def test_leaving_while_a_job_is_being_stopped_is_no_error(
     assert errors == []
 
 
+async def test_the_key_that_stops_jobs_leads_to_them_from_the_main_screen() -> None:
+    async with session("shared") as s:
+        assert s.main.app_state.own_jobs
+        await s.press("S")
+        assert "D" in s.main.message and "no action" not in s.main.message
+    async with session("idle") as s:
+        await s.press("S")
+        assert "no action" in s.main.message
+
+
 async def test_only_ended_jobs_are_forgotten_and_the_cursor_stays_near(desk: Desk) -> None:
     gate = desk.gate()
     running = desk.sh(gate.wait)
     over = [ended(desk.sh(f"exit {n}")) for n in (0, 1, 2)]
     async with session(environ=environ(desk)) as s:
         await s.press("D", "x")
-        assert f"job {running.id} has not ended" in told(s)
+        assert f"job {running.id} has not ended" in told(s) and "S stops" in told(s)
         # The newest job is first, and running jobs come before all others.
         assert [line.split()[0].strip("▸") or line.split()[1] for line in texts(s)[2:6]] == [
             running.id, *(job.id for job in reversed(over)),
@@ -659,7 +670,9 @@ async def test_a_demo_shows_its_own_jobs_and_touches_none_of_ours(desk: Desk) ->
         assert s.app.screen is s.main and s.main.app_state.options.command == ("train.py",)
         assert "m6u5 is on the launch line" in s.main.message
         await s.press("4", "enter")
-        assert s.app.is_running and "example" in s.main.message
+        await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
+        await s.press("y")
+        assert s.app.is_running and "nothing is started" in s.main.message
     assert ours.folder.exists()
 
 
@@ -753,6 +766,23 @@ async def test_a_job_of_a_demo_is_in_its_panel_and_on_its_devices_until_it_ends(
         gate.open()
         await s.until(lambda: f"job {job.id} ended with status 3" in s.main.message)
         await s.until(lambda: not any(job.id in row for row in rows()))
+
+
+async def test_a_rerun_of_ours_in_a_demo_is_real_while_the_example_is_on_the_launch_line(desk: Desk) -> None:
+    source = WithJobs(SimulatedSource(BOXES["empty"]), desk.environ)
+    example = ("python", "train.py")
+    async with moving(command=("sh", "-c", "true"), environ=environ(desk), source=source) as s:
+        s.main.set_app_state(replace(s.main.app_state, label=source.label))
+        await s.press("2", "@detach")
+        await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
+        await s.press("y")
+        await s.until(lambda: all_jobs(desk.environ))
+        ended(all_jobs(desk.environ)[0])
+        s.main.set_app_state(replace(s.main.app_state, example=example, options=LaunchOptions(example)))
+        await s.press("D", "R", "R")
+        await s.until(lambda: len(all_jobs(desk.environ)) == 2)
+        assert all(ended(job).argv == ("sh", "-c", "true") for job in all_jobs(desk.environ))
+        assert not any(job.id.startswith("demo") for job in source.read().jobs)
 
 
 def test_the_log_is_broken_at_spaces_and_loses_nothing_but_the_spaces_there() -> None:

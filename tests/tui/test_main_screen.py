@@ -13,6 +13,7 @@ from textual.geometry import Region
 from textual.widgets import Input, Static
 
 from gputui.allocating.queue import waiters
+from gputui.choosing.rules import Rules
 from gputui.inventory.device import Fault
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
@@ -345,15 +346,49 @@ async def test_enter_on_a_full_box_offers_the_line() -> None:
         assert "w waits in line" in s.texts("#selection")[1]
 
 
-async def test_the_first_enter_on_a_demo_offers_its_best_device_and_says_what_would_start() -> None:
-    example = ("python", "train.py")
-    async with session(command=example) as s:
-        s.main.set_app_state(replace(s.main.app_state, label="demo shared", example=example))
+async def test_the_first_enter_on_a_demo_offers_its_best_device_and_rehearses_the_start() -> None:
+    example, source = ("python", "train.py"), SimulatedSource(BOXES["empty"])
+    async with session(source=source, command=example) as s:
+        s.main.set_app_state(replace(s.main.app_state, label=source.label, example=example))
         await offered(s)
-        await s.press("enter")
         (label,) = s.selected
-        assert f"GPU {label}" in s.main.message and s.app.screen is s.main and s.app.is_running
-        assert f"CUDA_VISIBLE_DEVICES={label} " in s.main.app_state.launch.line
+        await s.press("enter")
+        await s.until(lambda: f"demo1 runs on GPU {label} of the demo" in s.main.message)
+        assert s.app.screen is s.main and s.app.is_running
+
+
+@pytest.mark.parametrize(("box", "labels", "asks"), [("shared", "54", True), ("empty", "20", False)])
+@pytest.mark.parametrize("key", ["@launch", "@detach", "@return"])
+async def test_the_example_of_a_demo_is_rehearsed_on_exactly_the_selected_devices(
+    box: str, labels: str, asks: bool, key: str, environ: dict[str, str]
+) -> None:
+    example, source = ("python", "train.py"), SimulatedSource(BOXES[box])
+    async with session(source=source, command=example, environ=environ) as s:
+        s.main.set_app_state(replace(s.main.app_state, label=source.label, example=example))
+        await s.press(*labels, key)
+        if asks:
+            await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
+            assert not any(job.id == "demo1" for job in s.main.app_state.box.jobs)
+            await s.press("y")
+        await s.until(lambda: "demo1 runs on" in s.main.message and "nothing was started" in s.main.message)
+        assert s.selected == []
+        keys = tuple(source.box.key(label) for label in labels)
+        await s.until(lambda: any(job.id == "demo1" for job in s.main.app_state.box.jobs))
+        job = next(job for job in s.main.app_state.box.jobs if job.id == "demo1")
+        assert (job.state, job.keys, job.argv) == ("running", keys, example)
+        assert {*keys} <= s.main.app_state.own_jobs.keys()
+        assert not any(s.main.app_state.verdicts[each].free for each in keys)
+        await s.press("D", "S", "S")
+        await s.until(lambda: not {*keys} & s.main.app_state.own_jobs.keys())
+    assert all_jobs(environ) == []
+
+
+@pytest.mark.parametrize("window", [10.0, 0.0])
+async def test_the_question_of_a_wait_says_how_long_free_devices_are_watched(window: float) -> None:
+    async with session("idle", command=("true",), rules=Rules(window=window)) as s:
+        await s.press("0", "w")
+        said = str(s.app.screen.query_one("#what", Static).render())
+        assert "GPU 0" in said and ("10 s" in said) == bool(window) and ("now" in said) == (not window)
 
 
 @pytest.mark.parametrize("key", ["enter", "w"])
@@ -386,7 +421,7 @@ async def test_a_demo_s_job_runs_when_devices_are_free_and_ends_when_it_is_stopp
         s.main.set_app_state(replace(s.main.app_state, label=source.label))
         await s.press("w", "2")
         said = str(s.app.screen.query_one("#what", Static).render())
-        assert "2 devices are free" in said and "Wait" not in said
+        assert "now on 2 free devices" in said and "Wait" not in said
         await s.press("enter")
         assert "demo1 starts now" in s.main.message
         await s.until(lambda: len(s.main.app_state.own_jobs) == 2)

@@ -218,3 +218,21 @@ async def test_below_the_list_stand_the_devices_of_a_person_in_words() -> None:
         assert texts(s, "#page-footer")[1].strip() == "GPUs 0 and 1"
         await s.press("down")
         assert "command" in texts(s, "#page-footer")[0]
+
+
+async def test_the_foot_of_an_idle_holder_says_how_to_get_the_device() -> None:
+    async with session("shared", size=(130, 40)) as s:
+        await s.press(":idle")
+
+        def foot() -> str:
+            return " ".join(texts(s, "#page-footer"))
+
+        # Who has an idle device is at the top.
+        assert lit(s).startswith("bo")
+        assert "ask bo" in foot() and "GPU 6" in foot() and "w waits" in foot()
+        await s.press("down")
+        assert "ask bo" in foot() and "GPU 6" in foot()
+        await s.press("down")
+        assert "ask" not in foot(), "a person whose devices are in use"
+        await s.press("home", "P")
+        assert "ask" not in foot()

@@ -143,6 +143,7 @@ ACTIONS: tuple[Action, ...] = (
         "checks the devices again, closes the screen and becomes the command",
         hint="run",
         also="start",
+        word="run",
     ),
     _launch("edit", "e", "Edit the command", "with quotes as in a shell", hint="edit", also="type script"),
     _launch("copy", "y", "Copy the launch line", "to the clipboard, also over SSH and in tmux", hint="copy"),

@@ -196,6 +196,10 @@ class GputuiApp(App[Outcome]):
             words = (
                 f"{printable(name.strip() or event.key)}: no action here; {more} finds all, {keys} lists keys"
             )
+            if event.key == "S" and self.screen is self.main and self.main.app_state.own_jobs:
+                words = (
+                    f"{key_of('jobs', self.main.app_state.screen.keymap)} opens the jobs: S there stops one"
+                )
             self.main.show_message(words, passing=True)
             self.main.redraw_page()
 

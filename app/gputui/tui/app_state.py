@@ -141,7 +141,7 @@ class AppState:
     listed_before           the keys of the devices in the order of the previous listing
     short_of                the number of devices in the last request, where fewer are free
     screen                  which columns, panels and devices are shown
-    example                 a command that the user did not type and that is not started; () for none
+    example                 a command that the user did not type and that is only rehearsed; () for none
     set_aside               a filter of the settings that has matched nothing here so far, and is not applied
     timelines               how the devices were used over the last hours, None before the first reading
     measured                GB/s from one device to another, by their keys, where it has been measured

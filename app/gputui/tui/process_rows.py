@@ -24,6 +24,7 @@ from gputui.inventory.formatting import (
 )
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.inventory.process import Process, earliest
+from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import runs
 
@@ -151,6 +152,20 @@ def _person(app_state: AppState, found: Person) -> list[Row]:
         )
     below += [_row(app_state, device, None) for device in found.claims]
     return [heading, *below]
+
+
+def next_step(app_state: AppState, row: Row) -> str:
+    """How to get the idle devices of another person: "ask bo; or select GPU 6 on the main screen: w waits for
+    it"; "" where none of the row is idle."""
+    owner = row.person or row.process
+    idle = [each.device.key for each in row.person.idle] if row.person else [row.key] if row.state else []
+    if owner is None or owner.own or not idle:
+        return ""
+    snapshot, keymap = app_state.box, app_state.screen.keymap
+    devices = gpus([snapshot.label(device) for device in snapshot.devices if device.key in idle])
+    wait = f"{key_of('wait', keymap)} waits for {'it' if len(idle) == 1 else 'them'}"
+    ask = "" if owner.user is None else f"ask {printable(owner.user)}; or "
+    return f"{ask}select {devices} on the main screen: {wait}"
 
 
 def device_rows(app_state: AppState, key: str) -> tuple[Row, ...]:

@@ -198,6 +198,22 @@ def as_job(
     return f"job {job.id} started{where}", True
 
 
+def rehearse(app_state: AppState, simulated: SimulatedSource | None) -> str:
+    """Start the demo's example as a job that exists on the selected devices of the simulated box only.
+    Returns the outcome."""
+    if simulated is None:
+        return f"nothing is started ({app_state.label})"
+    keys = app_state.selection.keys
+    job_id = simulated.wait_in_line(app_state.options.command, len(keys), keys, at_once=True)
+    where = gpus([*map(app_state.box.label, app_state.selected)])
+    return _told(job_id, f"runs on {where} of the demo; nothing was started here", app_state)
+
+
+def _told(job_id: str, is_now: str, app_state: AppState) -> str:
+    key = key_of("jobs", app_state.screen.keymap)
+    return f"job {job_id} {is_now}: {key} shows it, S there stops it"
+
+
 def in_line(
     app_state: AppState,
     environ: Environ,
@@ -209,7 +225,7 @@ def in_line(
     from gputui.allocating.queue import waiters
     from gputui.inventory.job import JobError
     from gputui.jobs.queued import queue_job
-    from gputui.tui.wait_request import choice_in_line, place_in_line
+    from gputui.tui.wait_request import choice_in_line, place_in_line, when_it_starts
 
     line = waiters(environ) if simulated is None else app_state.box.waiters
     place = place_in_line(request, line, app_state)
@@ -224,6 +240,5 @@ def in_line(
             job_id = simulated.wait_in_line(app_state.options.command, count, keys, choose)
     except (JobError, StartError) as error:
         return str(error), False
-    key = key_of("jobs", app_state.screen.keymap)
-    is_now = "starts now" if place is None else f"is {place}"
-    return f"job {job_id} {is_now}: {key} shows it, S there stops it", True
+    is_now = f"starts {when_it_starts(request, app_state)}" if place is None else f"is {place}"
+    return _told(job_id, is_now, app_state), True

@@ -71,9 +71,7 @@ def what_it_does(line: str, app_state: AppState) -> str:
     else:
         then = "" if app_state.label else " The command then runs in the background."
     if place is None:
-        one = (count or len(app_state.selected)) == 1
-        free = named if count is None else "a device" if one else devices_text(count)
-        return f"Run as a job now? {free[0].upper()}{free[1:]} {'is' if one else 'are'} free.{then}"
+        return f"Run as a job? It starts {when_it_starts(request, app_state)}.{then}"
     wanted = named if count is None else "any device" if count == 1 else f"any {devices_text(count)}"
     # A number that was asked for in vain leaves the selection as it was.
     other = count is not None and app_state.selected and not line.strip()
@@ -81,6 +79,19 @@ def what_it_does(line: str, app_state: AppState) -> str:
     return (
         f"{'All busy. ' if app_state.is_full else ''}Wait for {wanted}{instead}? You would be {place}.{then}"
     )
+
+
+def when_it_starts(request: DeviceRequest, app_state: AppState) -> str:
+    """ "when GPU 7 has been free for 10 s": a job watches free devices itself before it takes them, whatever
+    the screen has seen before; a rehearsed one starts "now on GPU 7"."""
+    count, window = request.count, app_state.rules.window
+    labels = [*map(app_state.box.label, app_state.selected)]
+    one = (count or len(labels)) == 1
+    if app_state.demo is not None or not window:
+        on = gpus(labels) if count is None else "a free device" if one else f"{count} free devices"
+        return f"now on {on}"
+    free = gpus(labels) if count is None else "a device" if one else devices_text(count)
+    return f"when {free} {'has' if one else 'have'} been free for {window:g} s"
 
 
 def place_in_line(request: DeviceRequest, waiters: Sequence[Waiter], app_state: AppState) -> str | None:

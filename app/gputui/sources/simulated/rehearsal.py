@@ -1,4 +1,4 @@
-"""What the person does on a simulated box: wait in line, stop a job of their own. Nothing real is started.
+"""What the person does on a simulated box: start a job, wait in line, stop a job. Nothing real is started.
 
 Pure functions from a box and a moment to the box afterwards.
 """
@@ -6,7 +6,7 @@ Pure functions from a box and a moment to the box afterwards.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from gputui.inventory.formatting import YOU
 from gputui.inventory.light_dataclasses import replace
@@ -22,14 +22,17 @@ def queued(
     elapsed: float,
     command: Sequence[str],
     count: int,
-    keys: Collection[str] | None,
-    choose: Choose | None,
+    keys: Sequence[str] | None,
+    choose: Choose | None = None,
+    at_once: bool = False,
 ) -> tuple[Box, str]:
-    """Return the box with a job of the person in line, and its id. It waits for `count` of the devices with
-    these keys, None for any."""
-    number = 1 + sum(job.waits is not None for job in box.jobs)
+    """Return the box with a job of the person, and its id. It waits in line for `count` of the devices with
+    these keys, None for any; or `at_once` it has all of them, in this order, whoever else uses or awaits
+    them."""
+    number = 1 + sum(job.id.startswith("demo") for job in box.jobs)
     title = shlex.join(command)
-    devices = None if keys is None else tuple(label for label in box.labels if box.key(label) in keys)
+    label_of = {box.key(label): label for label in box.labels}
+    devices = None if keys is None else tuple(label_of[key] for key in keys if key in label_of)
     waiting = Waiting(
         user=YOU,
         count=count,
@@ -39,8 +42,9 @@ def queued(
         starts=elapsed,
         choose=choose,
     )
-    job = OwnJob(id=f"demo{number}", title=title, created=elapsed, waits=count)
-    return replace(box, line=(*box.line, waiting), jobs=(*box.jobs, job)), job.id
+    job = OwnJob(id=f"demo{number}", title=title, created=elapsed, waits=None if at_once else count)
+    box = replace(box, line=(*box.line, waiting), jobs=(*box.jobs, job))
+    return (_with_devices(box, elapsed, waiting, devices or ()) if at_once else box), job.id
 
 
 def stopped(box: Box, elapsed: float, id: str) -> Box:

@@ -75,14 +75,15 @@ class SimulatedSource:
         self,
         command: Sequence[str],
         count: int,
-        keys: Collection[str] | None,
+        keys: Sequence[str] | None,
         choose: Choose | None = None,
+        at_once: bool = False,
     ) -> str:
-        """Put a job of the person in line for `count` devices, of those with these keys or (None) of all;
-        return its id. It only exists here: no command is started. `choose` says which of the free devices it
-        takes: here, nothing knows which are the best."""
+        """Put a job of the person in line for `count` devices, of those with these keys or (None) of all, or
+        `at_once` on them; return its id. It only exists here: no command is started. `choose` says which of
+        the free devices it takes: here, nothing knows which are the best."""
         with self._changing:
-            self.box, id = queued(self.box, self._elapsed, command, count, keys, choose)
+            self.box, id = queued(self.box, self._elapsed, command, count, keys, choose, at_once)
         return id
 
     def stop(self, id: str) -> bool:

@@ -95,7 +95,7 @@ class JobsController:
 
     def clone(self, job: Job, example: bool) -> str:
         """Put a job's command, options and directory on the launch line; return a message about it. An
-        `example` is a job of a demo, which is not started from there either."""
+        `example` is a job of a demo, which is only rehearsed from there, too."""
         from gputui.jobs.rerun import rerun_of
 
         kept = rerun_of(job)

@@ -166,7 +166,7 @@ class LaunchController:
             return
         elif not app_state.selection.decided:
             self._offer_devices(mode)
-        elif app_state.is_example:
+        elif app_state.is_example and app_state.selection.cpu_only:
             self._cannot_start()
         elif self.pending is None and self._confining is None:
             from gputui.tui import start_launch
@@ -248,10 +248,7 @@ class LaunchController:
         options, keymap, launch = app_state.options, app_state.screen.keymap, app_state.launch
         edit, page, ask = (key_of(action, keymap) for action in ("edit", "launch_page", "command"))
         if app_state.is_example:
-            where = gpus([*map(app_state.box.label, app_state.selected)]) if app_state.selected else "the CPU"
-            doubtful = app_state.warnings or app_state.in_line
-            would = f"is not started on {where}" if doubtful else f"would start now on {where}"
-            return f"the demo's example {would}; press {edit} to type your own", ""
+            return f"the demo's example is only rehearsed on its devices; press {edit} to type your own", ""
         if options.nodes > 1 and not options.rendezvous:
             return f"the first machine is not named yet: press {page}, then first machine", "warn"
         refused = launch.refused or app_state.unclaimed or (None if asks else app_state.contradiction)
@@ -330,7 +327,7 @@ class LaunchController:
             now.contradiction,
             queue.text() if queue else None,
         ]
-        if now.label and pending.mode != "rerun":
+        if now.label and pending.mode != "rerun" and not now.is_example:
             # Of a rerun, its page has asked.
             found.insert(0, now.starts_elsewhere)
         return tuple(filter(None, found))
@@ -395,9 +392,15 @@ class LaunchController:
         pending.allocation.release()
 
     def _start(self, pending: PendingLaunch) -> None:
-        """Start the launch once its confinement is settled."""
+        """Start the launch once its confinement is settled; only rehearse the example of a demo."""
         from gputui.tui import start_launch
 
+        if self._now(pending).is_example:
+            pending.allocation.release()
+            text = start_launch.rehearse(self._view.app_state, self._sampler.simulated)
+            self._view.set_app_state(self._view.app_state.clear())
+            self._view.show_message(text)
+            return
         self._confining = pending
         found = partial(self._start_confined, pending)
         start_launch.when_confined(
@@ -504,7 +507,7 @@ class LaunchController:
             keys.insert(0, ("⏎", "yes"))
         except GroupingError as error:
             prompt = str(error)
-        other = "or type a number for any devices: 2; 4 tp=2 for groups of two"
+        other = "or type how many: 2"
         line = LineScreen(
             prompt, "", other, lambda typed: question(typed) and None, explain=question, keys=keys
         )

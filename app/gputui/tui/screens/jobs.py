@@ -371,8 +371,10 @@ class JobsScreen(JobsPage):
             return
         if job.over:
             self.ask("forget", f"remove {job.id} and its log", partial(self._forget, job))
-        else:
+        elif job.state == "elsewhere":
             self._forget(job)
+        else:
+            self.show_message(f"job {job.id} has not ended: S stops it")
 
     def _forget(self, job: Job) -> None:
         try:

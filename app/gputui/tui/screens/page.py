@@ -79,7 +79,7 @@ class PageKeys:
 
 class Entry(NamedTuple):
     """An action in the palette: each of `names` finds it before all others; `also` are further words.
-    `chosen`: nothing would change."""
+    `chosen`: nothing would change. `acts`: it starts or ends something at once."""
 
     keys: str
     title: str
@@ -88,6 +88,7 @@ class Entry(NamedTuple):
     also: str
     run: Callable[[], object]
     chosen: bool = False
+    acts: bool = False
 
 
 def choice_entry(

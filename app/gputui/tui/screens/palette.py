@@ -35,6 +35,12 @@ _LISTED: dict[str, tuple[str, ...]] = {
 _CHOSEN = ("sort", "theme", "order", "launcher", "ids")
 """Actions in whose place their choices are listed."""
 
+_ALSO_NAMED = {"nodes": ("slurm",), "people": ("idle", "held"), "return": ("return",)}
+"""Further words that find an action before all others."""
+
+_ACTING = ("launch", "detach", "return", "stop", "quit")
+"""Actions that start or end something at once: only their own name finds them before others."""
+
 _LEFT_OUT = ("palette", "up", "down", "first", "last", "page_up", "page_down", *_CHOSEN)
 """These, and actions that nobody looks for by words."""
 
@@ -60,9 +66,10 @@ class PaletteScreen(ListPage):
                 key_of(action.id, keymap),
                 action.title,
                 action.about,
-                (action.query, "slurm") if action.id == "nodes" else (action.query,),
+                (action.query, *_ALSO_NAMED.get(action.id, ())),
                 f"{action.also} {action.group}",
                 partial(view.choose, action.id),
+                acts=action.id in _ACTING,
             )
             for action in ACTIONS
             if action.id not in _LEFT_OUT
@@ -124,7 +131,7 @@ class PaletteScreen(ListPage):
 
     def _type(self, words: str) -> None:
         # Who has read ":idle" types the colon, too.
-        query = words.strip().removeprefix(":").lower()
+        query = self._query = words.strip().removeprefix(":").strip().lower()
         every = [entry for entries in self._unfiltered.values() for entry in entries]
         self._typed, self._found = words, matching(query, self._entries) if query else every
         # Enter changes nothing until another choice is taken.
@@ -134,13 +141,6 @@ class PaletteScreen(ListPage):
 
     def action_erase(self, letters: int) -> None:
         self._type(self._typed[:-letters])
-
-    def action_back(self) -> None:
-        """Erase what is typed, or close the page."""
-        if self._typed:
-            self._type("")
-        else:
-            self.dismiss()
 
     def item_keys(self) -> Sequence[Hashable]:
         return [entry.title for entry in self._found]
@@ -154,7 +154,7 @@ class PaletteScreen(ListPage):
         items: list[int | None] = [*range(len(lines))]
         if not lines:
             return [(("  nothing matches", "dim"),)], [0]
-        if not self._typed.strip().removeprefix(":"):
+        if not self._query:
             at = len(lines)
             for group, entries in reversed(self._unfiltered.items()):
                 at -= len(entries)
@@ -169,22 +169,37 @@ class PaletteScreen(ListPage):
         return [self.head(width), ((" : ", "prompt"), words), *visible]
 
     def action_take(self) -> None:
-        """Close the palette and do what the cursor is on."""
+        """Do what the cursor is on. Where it starts or ends something, and is the best match of other words
+        than its name, show its name first: Enter then does it."""
         if self._found:
-            self.dismiss()
-            self._found[self.cursor].run()
+            entry = self._found[self.cursor]
+            if entry.acts and self._query and self.cursor == 0 and self._query not in entry.names:
+                self._type(entry.names[0])
+            else:
+                self.clicked(self.cursor)
 
     def clicked(self, place: int) -> None:
-        self.go_to(place)
-        self.action_take()
+        self.dismiss()
+        self._found[place].run()
 
 
 def matching(query: str, entries: Sequence[Entry]) -> list[Entry]:
     """The entries with the words of a query, the best first."""
     query = query.strip().lower()
-    scored = [(2.0 if query in e.names else score(query, e.title, e.about, e.also), e) for e in entries]
+    scored = [(_rank(query, entry), entry) for entry in entries]
     scored.sort(key=lambda each: -each[0])
-    return [entry for score, entry in scored if score]
+    return [entry for rank, entry in scored if rank]
+
+
+def _rank(query: str, entry: Entry) -> float:
+    """How well a query finds an entry: best by its name, then by the first words of its name. Without its
+    name, one that starts or ends something comes after all others: Enter may be pressed unread."""
+    found = score(query, entry.title, entry.about, entry.also)
+    if query in entry.names:
+        return 2.0
+    if entry.acts:
+        return found / 100
+    return 1.5 if any(name.startswith(f"{query} ") for name in entry.names) else found
 
 
 def score(query: str, title: str, about: str, others: str = "") -> float:

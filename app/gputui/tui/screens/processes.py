@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gputui.tui.app_state import AppState
 from gputui.tui.cycle import following
 from gputui.tui.main_view import MainView
-from gputui.tui.process_rows import SORTS, Form, Row, rows
+from gputui.tui.process_rows import SORTS, Form, Row, next_step, rows
 from gputui.tui.screens.page import FILTER, shown
 from gputui.tui.screens.process_list import END, ProcessListPage
 from gputui.tui.views.processes import listed
@@ -61,7 +61,9 @@ class ProcessesScreen(ProcessListPage):
         # The whole text of the row under the cursor: the list may have cut it. A person has devices.
         name = "devices" if row.person else "command" if row.pid else row.state
         text = row.short if row.person else row.what
-        return [title(name, width), *told_lines(text, "dim", width)[:3]]
+        step = next_step(self.view.app_state, row) if self._form == "people" else ""
+        told = [line for each in (text, step) if each for line in told_lines(each, "dim", width)[:3]]
+        return [title(name, width), *told]
 
     def lines(self, width: int, height: int) -> list[Line]:
         if not self.rows:
