@@ -157,7 +157,7 @@ async def test_v_starts_variants_of_a_jobs_command_as_a_job(desk: Desk) -> None:
         await s.press("D", "v")
         prompt = s.app.screen
         assert isinstance(prompt, LineScreen) and job.id in prompt.prompt
-        await s.press(*"env:X=0,1", "enter")
+        await s.press(*"env", "colon", *"X=0,1", "enter")
         await s.until(lambda: isinstance(s.app.screen, JobsScreen))
         assert "V shows" in texts(s, "#page-footer")[0]
     (client,) = (each for each in all_jobs(desk.environ) if experiment_of(each))
@@ -172,7 +172,7 @@ async def test_words_that_cannot_be_meant_start_nothing_and_say_why(desk: Desk) 
     async with session(environ={**os.environ, **desk.environ}) as s:
         await s.press("D", "v", *"nothing=1", "enter")
         assert isinstance(s.app.screen, LineScreen), "such a line is not taken"
-        await s.press("escape", "v", *"word:x=1", "enter")
+        await s.press("escape", "v", *"word", "colon", *"x=1", "enter")
         await s.until(lambda: isinstance(s.app.screen, JobsScreen))
         assert "{x}" in texts(s, "#page-footer")[0]
         await s.press("v", "enter")

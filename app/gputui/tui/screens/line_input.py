@@ -23,7 +23,7 @@ class LineScreen(ModalScreen[str | None]):
     typed     is called with the line after every change
     explain   returns what Enter does with a valid line, shown in place of the prompt
     edited    the cursor begins behind the first line; otherwise typing replaces that line, and an invalid
-              line after Enter
+              word after Enter
     rewrite   converts a line to another when Tab is pressed, None for no change
     input     the widget for the input
     keys      what the keys do, for the line of keys; the last two stay longest
@@ -78,7 +78,8 @@ class LineScreen(ModalScreen[str | None]):
             self.dismiss(event.value)
         else:
             self.query_one("#what", Static).update(error)
-            if not self._edited:
+            # (A line of several words is rather mended than typed again.)
+            if not self._edited and " " not in event.value.strip():
                 self.query_one(OneLine).action_select_all()
 
     def action_rewrite(self) -> None:
