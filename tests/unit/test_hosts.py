@@ -130,7 +130,8 @@ def day_of(home: Path, user: str, ago: int) -> Path:
     """The file of a day, on which a user of this box had a GPU for two hours."""
     place = folder_of(home / ".local" / "state" / "gputui")
     place.mkdir(parents=True, mode=0o700, exist_ok=True)
-    moment = time.time() - 86_400 * ago
+    # (At noon: the two hours are of one day, whenever this runs.)
+    moment = time.mktime((*time.localtime(time.time() - 86_400 * ago)[:3], 12, 0, 0, 0, 0, -1))
     day = Day(moment - 7200, moment, 7200.0, {"GPU-1": "0"})
     day.count(Figures(held=7200.0), device="GPU-1", user=user, job="")
     file = file_of(place, moment)

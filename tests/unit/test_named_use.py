@@ -130,7 +130,7 @@ def test_what_others_use_or_have_claimed_is_refused_unless_forced(shared: Box, c
 
 def test_it_is_said_once_and_who_has_it_with_how_much(shared: Box) -> None:
     said = shared.call("run", "-q", "--gpus", "1,2,4", *PRINTS)[2]
-    assert len(said.splitlines()) == 3 and str(NOBODY_PID) in said and said.count("20.0G") == 2
+    assert len(said.splitlines()) == 4 and str(NOBODY_PID) in said and said.count("20.0G") == 2
     said = shared.call("run", "-q", "--gpus", "3", *PRINTS)[2]
     assert said.count("GPU 3") == 1
     said = shared.call("run", "-q", "--force", "--gpus", "1,4", *PRINTS)[2]

@@ -442,8 +442,8 @@ def test_the_first_devices_that_a_script_takes_must_be_free(
     path = f"{programs}:{box.environ['PATH']}"
     status, out, err = box.call("run", "-q", *asked, "--", "bash", str(script), PATH=path)
     assert (status, out, box.claimed(), all_jobs(box.environ)) == (4, "", [], [])
-    # One line for each of the two, below the message.
-    assert err.count("\n") == 3
+    # One line for each of the two, between the message and the remedy.
+    assert err.count("\n") == 4 and "--wait" in err
     assert "--num_gpus 2" in err and "GPU 0,1" in err
 
 

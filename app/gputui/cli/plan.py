@@ -170,9 +170,6 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         # The command as it is cannot be started on these devices. (--use changes it.)
         raise WrongCallError(why)
     made = noticed(made, found, count)
-    if made.needs_one and nodes == 1 and found.how == "free" and asked.devices.count is None:
-        text = "without a number, a plan is for all free devices (-n auto: for as few as are needed)"
-        made = replace(made, notices=(text, *made.notices))
     if nodes > 1 and args.network is None:
         text = f"the network of each machine is taken to have {NETWORK} Gbit/s (--network GBIT)"
         made = replace(made, notices=(text, *made.notices))

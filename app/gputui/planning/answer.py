@@ -23,13 +23,13 @@ def answer(made: Plan, found: PlannedDevices) -> str:
             then = f"; the least that is missing is {size(-first.margin)} of each ({first.name})"
         return f"{made.shortage[:1].upper()}{made.shortage[1:]}{then}"
     count = row.strategy.devices
+    busy = any(device in found.in_use for device in found.devices[:count])
     if row.serving is not None:
         held = f"{row.serving.requests:.1f} requests of {row.serving.context:,} tokens fit at once"
     else:
         held = f"fits with {size(row.margin)} to spare{' on each' if count > 1 else ''}"
         held += ", which fragmentation may use up" if row.tight else ""
-        held += "; one GPU is enough" if made.needs_one else ""
-    busy = any(device in found.in_use for device in found.devices[:count])
+        held += "; one GPU is enough" if made.needs_one and not busy else ""
     then = f" once {'it is' if count == 1 else 'they are'} free" if busy else ""
     return f"Use {row.name} on {counted(count, 'GPU')}{then}: {held}"
 
