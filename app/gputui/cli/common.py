@@ -125,7 +125,7 @@ class Parser(argparse.ArgumentParser):
         elif message.startswith("unrecognized arguments"):
             # The user has typed it in another form (`dispatch`).
             if "--demo=" in message and "--demo" not in self._option_string_actions:
-                message = f"{self.prog} shows no box, so that it takes no --demo"
+                message = f"{self.prog} shows no box, so it takes no --demo"
             else:
                 message += self._no_demo()
         raise WrongCallError(message)

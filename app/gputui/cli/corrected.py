@@ -52,7 +52,8 @@ def corrected(words: Sequence[str], name: str | None, command: Sequence[str] | N
         either = [word for word in own[1:] if {word.partition("=")[0], word[:2]} & known.keys()]
         if either:
             options = ", ".join(f"`{printable(word)}`" for word in either)
-            return f"put `--` before the command, and {options} before it, unless meant for the command"
+            theirs = "it belongs" if len(either) == 1 else "they belong"
+            return f"put {options} and then `--` before the command, unless {theirs} to the command"
         if command is not None:
             own = ["--", *command]
         return f"try: {' '.join(map(quote, ('gputui', *before, *own)))}"
