@@ -201,18 +201,16 @@ def _list(args: argparse.Namespace, jobs: Stored) -> int:
     for one in jobs.unreadable:
         say(f"warning: {cannot_read(one)}")
     box = _box(jobs.jobs, args.demo)
-    uses = _uses(box)
     if args.json:
         from gputui.cli.jobs_text import document
 
-        print_json(document(with_usage(jobs.jobs, os.environ), jobs.unreadable, uses))
+        print_json(document(with_usage(jobs.jobs, os.environ), jobs.unreadable, _uses(box)))
     elif jobs.jobs:
-        from gputui.choosing.verdict_text import claimed_and_runs_on
         from gputui.inventory.columns import printed
         from gputui.jobs.columns import job_columns
 
-        notes = {id: claimed_and_runs_on(use, box) for id, use in uses.items() if use.differs}
-        columns = job_columns("id name devices state status ran ended command", time.time(), box, notes)
+        names = "id name devices state status ran ended command"
+        columns = job_columns(names, time.time(), box, _stray(box))
         print_lines(printed(columns, sorted(jobs.jobs, key=place_in_list), output_width()))
     else:
         demo = "" if args.demo is None else f"--demo={args.demo} "
@@ -306,7 +304,7 @@ def _stop(args: argparse.Namespace, jobs: Stored) -> int:
     from gputui.jobs.stop import GRACE, stop
 
     status, asked, ended = DONE, [readable_job(word, jobs) for word in args.ids], list[Job]()
-    why = _stray(jobs) if args.if_stray else {}
+    why = _stray(_box(jobs.jobs)) if args.if_stray else {}
     for job in asked:
         if args.if_stray and job.id not in why:
             continue
@@ -333,11 +331,10 @@ def _print_jobs(args: argparse.Namespace, about: Sequence[Job | Unreadable]) -> 
         print_json(document([each for each in about if isinstance(each, Job)], broken))
 
 
-def _stray(jobs: Stored) -> dict[str, str]:
+def _stray(box: Snapshot) -> dict[str, str]:
     """Return, by job id, a sentence for each of our jobs that runs on devices that it has not claimed."""
     from gputui.choosing.verdict_text import claimed_and_runs_on
 
-    box = _box(jobs.jobs)
     return {id: claimed_and_runs_on(use, box) for id, use in _uses(box).items() if use.differs}
 
 

@@ -96,8 +96,9 @@ def confined(
             return _not_confined(launch, how, why, of_command)
     assert others is not None  # the first reason in AGAINST
     # (Of a process without devices, the driver has nothing to report: the kernel's refusal is enough.)
-    for device in launch.devices[:1]:
-        why = proved(device, snapshot, launch.environment(environ), case.root, prove, again, asking)
+    if launch.devices:
+        first, own = launch.devices[0], launch.environment(environ)
+        why = proved(first, snapshot, own, case.root, prove, again, asking)
         if why is not None:
             return _not_confined(launch, how, why, False)
     names = ", ".join(map(launch.vendor.device, range(len(launch.devices))))

@@ -192,14 +192,13 @@ class GputuiApp(App[Outcome]):
             return
         if isinstance(self.screen, MainScreen | Page) and not _NOBODY_PRESSED.search(event.key):
             name = event.character if event.character and event.character.isprintable() else event.key
-            keys, more = (key_of(each, self.main.app_state.screen.keymap) for each in ("help", "palette"))
+            keymap = self.main.app_state.screen.keymap
+            keys, more, jobs = (key_of(each, keymap) for each in ("help", "palette", "jobs"))
             words = (
                 f"{printable(name.strip() or event.key)}: no action here; {more} finds all, {keys} lists keys"
             )
             if event.key == "S" and self.screen is self.main and self.main.app_state.own_jobs:
-                words = (
-                    f"{key_of('jobs', self.main.app_state.screen.keymap)} opens the jobs: S there stops one"
-                )
+                words = f"{jobs} opens the jobs: S there stops one"
             self.main.show_message(words, passing=True)
             self.main.redraw_page()
 
