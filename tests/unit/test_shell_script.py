@@ -192,6 +192,8 @@ _ENVIRON = st.dictionaries(_NAMES, _TEXTS, max_size=2)
 @given(_SCRIPTS, st.lists(_TEXTS, max_size=3), _ENVIRON)
 @example("if false; then\nfor A in 0 z; do L=()\ndone\nelse\nL=()\nfi\ntorchrun", [], {"A": "1"})
 @example("if true; then\nfor A in 0 z; do L=()\ndone\nelse\ntorchrun\nfi", [], {"A": "1"})
+@example("[ \"$A\" = '0' ] && for A in '0' z; do torchrun\ndone", [], {})
+@example("true || for A in 0 z; do torchrun\ndone", [], {})
 def test_what_is_said_for_certain_is_what_bash_does(
     recorder: Path, script: str, arguments: list[str], environ: dict[str, str]
 ) -> None:

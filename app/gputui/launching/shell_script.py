@@ -190,12 +190,13 @@ class _Script:
             self.line = command.line
             place += 1
             words, ends = [*command.words], False
+            doubtful = perhaps or joined in ("||", "[&&")
             while words and words[0] in _KEYWORDS:
                 keyword = words.pop(0)
                 ends |= keyword == "exec"
                 if keyword == "for" and words[1:2] == ["in"]:
                     body = self._body(commands, place)
-                    self._loop(words[0], words[2:], commands[place:body], perhaps)
+                    self._loop(words[0], words[2:], commands[place:body], doubtful)
                     place, words = body, []
                     # Its `done` follows.
                     self._open.append(keyword)
@@ -207,7 +208,7 @@ class _Script:
             self._turns += bool(words)
             if self._turns > _MOST_COMMANDS:
                 raise NotReadError("it starts too many commands")
-            unsure = perhaps or bool(self._open) or joined in ("||", "[&&")
+            unsure = doubtful or bool(self._open)
             if words and words[0] not in _TESTS:
                 self._execute(words, unsure)
                 ends |= words[0] == "exit"
