@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gputui.allocating.settings import documents, own_file, settings
 from gputui.allocating.settings_tables import DESCRIBED
-from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_lines, say, starting_nothing
+from gputui.cli.common import DONE, Call, Parser, WrongCallError, print_json, print_lines, say
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.text_table import aligned
@@ -71,8 +70,7 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = starting_nothing(parser(), words, command)
+def main(args: Call) -> int:
     file = own_file(os.environ)
     if args.write:
         return _write(file)

@@ -12,7 +12,7 @@ from gputui.allocating.claims.folder import Problems, own_place, places
 from gputui.allocating.errors import UnsafeError
 from gputui.allocating.named_source import named_source
 from gputui.allocating.settings import Settings, SettingsError, settings
-from gputui.cli.common import CHECK_FAILED, DONE, Parser, print_json, print_lines, starting_nothing
+from gputui.cli.common import CHECK_FAILED, DONE, Call, Parser, print_json, print_lines
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
@@ -64,8 +64,7 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = starting_nothing(parser(), words, command)
+def main(args: Call) -> int:
     found = list(findings(os.environ))
     if args.json:
         print_json(DOCTOR.write(good=not _failed(found), checks=found))
