@@ -11,7 +11,7 @@ from gputui.choosing.order import Order
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.sources.source import Want
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import Environ
 
 
 class CommandList(NamedTuple):

@@ -20,7 +20,7 @@ from gputui.inventory.formatting import gpus
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import Environ
 
 _LOOK_AHEAD = 1.0
 """Seconds between two looks at the ticket before ours: each takes one to three system calls."""

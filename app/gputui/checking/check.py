@@ -21,7 +21,7 @@ from gputui.launching.launchers.base import ScriptLauncher
 from gputui.launching.start import missing_program
 from gputui.launching.wrappers import unwrap
 from gputui.system import child_process as process
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import Environ
 
 SECONDS = 120.0
 """The timeout for an interpreter's answer: torch from a cold network file system takes a minute."""

@@ -26,7 +26,8 @@ from gputui.inventory.typed_json import DocumentError, Form, Positive, Record, c
 from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch import Launch
 from gputui.system import child_process as process
-from gputui.vendors.visibility import Environ, with_changes
+from gputui.system.environment import Environ
+from gputui.vendors.visibility import with_changes
 
 _MOST = MIB
 _LATENCY_SIZE = 64 * 1024

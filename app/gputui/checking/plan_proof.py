@@ -25,8 +25,9 @@ from gputui.planning.reading import configuration, shaped
 from gputui.planning.safetensors import Count
 from gputui.planning.workload import Workload
 from gputui.system import child_process as process
+from gputui.system.environment import Environ
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Environ, with_changes
+from gputui.vendors.visibility import with_changes
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import Document, View
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import Environ
 
 DEFAULT, VARIABLE = "default", "variable"
 _OPTIONS = {

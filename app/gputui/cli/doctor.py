@@ -23,12 +23,12 @@ from gputui.launching.confine import against_here, no_landlock
 from gputui.launching.confine_proof import NOT_YET
 from gputui.sources.in_time import InTime
 from gputui.sources.source import NoSourceError, Want
+from gputui.system.environment import Environ
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.root import HERE
 from gputui.system.terminal_abilities import ascii_only, can_draw, coloured, is_terminal
 from gputui.system.users import own_name
 from gputui.vendors.registry import vendor_of
-from gputui.vendors.visibility import Environ
 
 _PATIENCE = 1.2
 """Seconds in which the driver must answer, so that the call ends within two."""

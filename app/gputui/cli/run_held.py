@@ -32,8 +32,7 @@ from gputui.launching.launch_options import Meeting, table
 from gputui.launching.launchers.torchrun import PORT, endpoint
 from gputui.launching.start import StartError, look_ahead
 from gputui.requesting.prepared_launch import PreparedLaunch
-from gputui.system.environment import given_environment
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import Environ, given_environment
 
 __all__ = ["HELD_FOR", "LEFT", "agreed", "met", "obey_input", "reached"]
 

@@ -15,7 +15,7 @@ from gputui.jobs.rerun import runs_experiment
 from gputui.jobs.start import start_job
 from gputui.launching.launch import Launch
 from gputui.requesting.launch_request import LaunchRequest, sent, sparse
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import Environ
 
 if TYPE_CHECKING:
     from gputui.inventory.typed_json import Words

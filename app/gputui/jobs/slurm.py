@@ -20,8 +20,8 @@ from gputui.launching.quoting import quote
 from gputui.launching.slurm_launch import SlurmError, SlurmRequest, output_of, through_slurm
 from gputui.launching.start import run_child
 from gputui.sources.slurm.cluster import Cluster, Node, Partition
+from gputui.system.environment import Environ
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Environ
 
 _SUBMITTED = re.compile(r"([0-9]+)(?:;([A-Za-z0-9_.-]+))?")
 _MOST_TEXT = 64 * 1024

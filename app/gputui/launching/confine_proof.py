@@ -19,11 +19,11 @@ from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.typed_json import DocumentError, Epoch, Record, loads
+from gputui.system.environment import Environ
 from gputui.system.files import NoHomeError, private_folder, read_own, state_folder, write_private
 from gputui.system.root import Root
 from gputui.vendors.registry import vendor_of, vendors_maybe_on
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Environ
 
 if TYPE_CHECKING:
     from gputui.vendors.driver_process import DriverDevice

@@ -15,8 +15,8 @@ from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.launching.launch_options import AUTO, LaunchOptions
 from gputui.launching.secrets import is_secret, secret_word
 from gputui.launching.shell_words import command_line
+from gputui.system.environment import Environ
 from gputui.vendors.registry import vendors
-from gputui.vendors.visibility import Environ
 
 MOST = 40
 """The most launches without a name that are kept."""

@@ -17,8 +17,9 @@ from gputui.inventory.errors import RequestError
 from gputui.inventory.formatting import devices_text, is_digits, printable
 from gputui.inventory.light_dataclasses import dataclass, field, fields, replace
 from gputui.launching.host_environment import HostEnvironment
+from gputui.system.environment import Environ
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Environ, Visibility, with_changes
+from gputui.vendors.visibility import Visibility, with_changes
 
 
 class ContradictionError(RequestError):

@@ -19,7 +19,8 @@ from gputui.launching.host_environment import shebang
 from gputui.launching.launchers import recognised
 from gputui.launching.python_command import OPTIONS, is_python, read_python
 from gputui.launching.wrappers import WRAPPERS, assigned, unwrap, uv_starting_python, wrappers
-from gputui.vendors.visibility import Environ, with_changes
+from gputui.system.environment import Environ
+from gputui.vendors.visibility import with_changes
 
 _INLINE = re.compile(rb"^# /// script\s*$", re.MULTILINE)
 """The dependencies of a single script (PEP 723), for which uv makes a separate environment."""

@@ -8,9 +8,10 @@ from typing import Any
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.launching.quoting import Quoting, assignment, change_directory, quote, quote_program
+from gputui.system.environment import Environ
 from gputui.vendors.registry import vendor_named, vendor_of
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Changes, Environ, with_changes
+from gputui.vendors.visibility import Changes, with_changes
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,8 @@ from gputui.launching.shell_script import read_shell
 from gputui.launching.shells import shell_of
 from gputui.launching.started_script import started_script
 from gputui.launching.wrappers import unwrap
+from gputui.system.environment import Environ
 from gputui.vendors.registry import vendors
-from gputui.vendors.visibility import Environ
 
 if TYPE_CHECKING:
     from gputui.launching.programs.program import Program

@@ -19,7 +19,8 @@ from gputui.launching.argument_vector import (
     read_options,
 )
 from gputui.launching.shell_words import Assignments, assignments
-from gputui.vendors.visibility import Changes, Environ, with_changes
+from gputui.system.environment import Environ
+from gputui.vendors.visibility import Changes, with_changes
 
 
 @dataclass(frozen=True, slots=True)

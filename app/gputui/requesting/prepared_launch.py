@@ -29,9 +29,10 @@ from gputui.launching.secrets import program_and_script
 from gputui.launching.start import line_in_one_word
 from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.source import Want
+from gputui.system.environment import Environ
 from gputui.vendors.registry import order_to_read, vendor_of, vendors_here, vendors_of
 from gputui.vendors.vendor import Vendor, renumbered
-from gputui.vendors.visibility import Confine, Environ
+from gputui.vendors.visibility import Confine
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Mapping
 from typing import Annotated
 
 from gputui.inventory.formatting import MIB
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.typed_json import DocumentError, Record, form_of, loads_of_others, number, within
 from gputui.sources.source import NoSourceError
+from gputui.system.environment import Environ
 
 ADDRESS = "127.0.0.1:8265"
 """The dashboard's default address (DEFAULT_DASHBOARD_PORT of ray_constants.py)."""
@@ -47,7 +47,7 @@ class RayNode:
     given: float
 
 
-def address_of(text: str, environ: Mapping[str, str]) -> tuple[str, int]:
+def address_of(text: str, environ: Environ) -> tuple[str, int]:
     """Return host and port of a dashboard: as given, else as Ray's own variables say. Raise ValueError."""
     if not text:
         told = [environ[name] for name in _VARIABLES if environ.get(name, "").startswith(_WEB)]

@@ -26,6 +26,7 @@ from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
+from gputui.system.environment import Environ
 from gputui.tui.actions import key_of
 from gputui.tui.device_rows import NOISY, listed
 from gputui.vendors.registry import (
@@ -38,7 +39,7 @@ from gputui.vendors.registry import (
 )
 from gputui.vendors.registry import listed as listed_in_command
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Environ, Inherited
+from gputui.vendors.visibility import Inherited
 
 if TYPE_CHECKING:
     from gputui.choosing.bandwidth import Rates

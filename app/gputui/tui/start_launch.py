@@ -31,8 +31,8 @@ from gputui.tui.background import in_background
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
     from gputui.sources.simulated.source import SimulatedSource
+    from gputui.system.environment import Environ
     from gputui.tui.main_view import MainView
-    from gputui.vendors.visibility import Environ
 
 
 @dataclass(frozen=True, slots=True)

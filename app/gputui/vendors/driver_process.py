@@ -7,12 +7,13 @@ The driver starts there, and no context is created on a device (`Vendor.driver_p
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.typed_json import DocumentError, Record
+from gputui.system.environment import Environ
 
 _ASK = """
 import json, runpy, sys
@@ -45,9 +46,7 @@ class NoAnswerError(GputuiError):
     """The driver did not answer; the message says why."""
 
 
-def ask_driver(
-    probe: Path, environ: Mapping[str, str], seconds: float, left_out: Sequence[str] = ()
-) -> DriverAnswer:
+def ask_driver(probe: Path, environ: Environ, seconds: float, left_out: Sequence[str] = ()) -> DriverAnswer:
     """Return the answer of the script `probe` from a child with this environment, within `seconds`.
 
     The child cannot open the device files `left_out`. Raise NoAnswerError.

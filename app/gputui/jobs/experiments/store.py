@@ -32,8 +32,8 @@ from gputui.jobs.record_folders import (
     remove,
 )
 from gputui.jobs.store import jobs_folder
+from gputui.system.environment import Environ
 from gputui.system.files import alone, append_private, open_own, read_own, write_private
-from gputui.vendors.visibility import Environ
 
 _MOST_BYTES = 64 * MIB
 _MOST_CHANGES = 4 * MIB

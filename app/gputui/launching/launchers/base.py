@@ -17,9 +17,10 @@ from gputui.launching.launch import OwnDevices
 from gputui.launching.launch_options import Meeting
 from gputui.launching.launchers.entrypoint import Entrypoint, of_launcher
 from gputui.launching.python_command import started_program, words_of_start
+from gputui.system.environment import Environ
 from gputui.vendors.registry import default_vendor
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Environ, Visibility
+from gputui.vendors.visibility import Visibility
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
     from gputui.launching.launch import Launch
     from gputui.requesting.launch_request import LaunchRequest
+    from gputui.system.environment import Environ
     from gputui.tui.screens.confirm import Answer
     from gputui.tui.start_launch import Returned
-    from gputui.vendors.visibility import Environ
 
 
 def select_first(keymap: Mapping[str, str]) -> str:

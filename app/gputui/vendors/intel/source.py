@@ -19,6 +19,7 @@ from gputui.inventory.process import Kind, Process
 from gputui.inventory.snapshot import Host
 from gputui.sources.source import Want
 from gputui.system.drm import cards, clients, may_open
+from gputui.system.environment import Environ
 from gputui.system.pci_tree import long_bus_id, numa_nodes
 from gputui.system.program import Program
 from gputui.system.root import HERE, Root
@@ -85,7 +86,7 @@ class _Unit:
 class IntelSource(MachineSource):
     """Intel's devices, as programs with the environment `environ` count them."""
 
-    def __init__(self, root: Root = HERE, environ: Mapping[str, str] | None = None, **options: Any) -> None:
+    def __init__(self, root: Root = HERE, environ: Environ | None = None, **options: Any) -> None:
         """`options` are those of MachineSource."""
         self._environ = os.environ if environ is None else environ
         super().__init__(root, **options)
