@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gputui.inventory.formatting import is_digits
 from gputui.inventory.light_dataclasses import dataclass
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     # In a module of its own, because `pick`, which must be quick, reads none.
     from gputui.inventory.telemetry import Telemetry
     from gputui.inventory.typed_json import Celsius, Moment
+
+Facts = dict[str, Any]
+"""The values of some fields of a device, of its telemetry or of a snapshot, by name."""
 
 FaultKind = Literal["lost", "reset", "error", "processes"]
 """lost: fallen off the bus (NVML 15); reset: needs a reset (NVML 16); processes: its process list

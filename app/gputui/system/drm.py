@@ -11,8 +11,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any
 
+from gputui.inventory.device import Facts
 from gputui.inventory.formatting import GIB, MIB
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.system.pci_tree import FUNCTION, PciPlace, outermost_bridge, place
@@ -156,14 +156,14 @@ class GpuFiles:
         """Whether the kernel has powered it down: reading its sensors could wake it up."""
         return self.text("power/runtime_status") == "suspended"
 
-    def readings(self, now: float) -> dict[str, Any]:
+    def readings(self, now: float) -> Facts:
         """Return temperature (°C), power and its limit (W), and clock (MHz) at `now` in seconds.
 
         All are None for a sleeping GPU.
         """
         return dict.fromkeys(SENSED) if self.asleep else self._sensed(now)
 
-    def _sensed(self, now: float) -> dict[str, Any]:
+    def _sensed(self, now: float) -> Facts:
         raise NotImplementedError
 
     def temperature(self, *labels: str) -> int | None:

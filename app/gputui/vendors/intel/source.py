@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gputui.inventory.device import Apart, Device
+from gputui.inventory.device import Apart, Device, Facts
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.process import Kind, Process
 from gputui.inventory.snapshot import Host
@@ -276,7 +276,7 @@ class IntelSource(MachineSource):
                 facts = {"sm_clock": gpu.card.clock(unit.tile)}
             unit.device = replace(unit.device, **facts)
 
-    def _sensed(self, gpu: _Gpu) -> dict[str, Any]:
+    def _sensed(self, gpu: _Gpu) -> Facts:
         """Return the readings of a card's sensors, with missing ones from xpu-smi."""
         facts = gpu.card.readings(self._ticks())
         missing = [n for n in _SENSED_BY_SMI if facts.get(n) is None]
@@ -314,7 +314,7 @@ class IntelSource(MachineSource):
 
     # Wiring.
 
-    def _read_links(self) -> dict[str, Any]:
+    def _read_links(self) -> Facts:
         from gputui.vendors.intel.links import End, matrices
 
         self._list()
