@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gputui.choosing.bandwidth import Rates
 from gputui.inventory.formatting import MIB
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.typed_json import DocumentError, Record, loads
 from gputui.system.environment import Environ
 from gputui.system.files import NoHomeError, private_folder, read_own, state_folder, write_private
@@ -23,7 +23,7 @@ _LARGEST = 4 * MIB
 """The most bytes of the file."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pair:
     """The bandwidth from one device to another; None, in an answer of `check`, where it is not known."""
 
@@ -32,7 +32,7 @@ class Pair:
     gb_per_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kept:
     """All bandwidths that are kept, or were measured."""
 

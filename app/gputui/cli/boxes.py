@@ -39,7 +39,7 @@ from gputui.cli.ls_text import coloured, table
 from gputui.inventory.document import to_document
 from gputui.inventory.document_reader import MOST_BYTES
 from gputui.inventory.formatting import MIB, printable
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.link import is_link, strength
 from gputui.inventory.text_table import cut
 from gputui.inventory.typed_json import SCHEMA, Json, Record, check, iso, loads_of_others, whole, within
@@ -256,12 +256,12 @@ def ranked(boxes: Sequence[str], words: Sequence[str], explain: bool = False) ->
     return sorted(found, key=lambda picked: picked.rank, reverse=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Device:
     memory_free: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Set:
     ids: Annotated[str, check(str, _IDS.fullmatch, "a list of devices")]
     weakest_link: Annotated[str, check(str, is_link, "a link")] | None

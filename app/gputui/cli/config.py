@@ -12,7 +12,7 @@ from gputui.allocating.settings import documents, own_file, settings
 from gputui.allocating.settings_tables import DESCRIBED
 from gputui.cli.common import DONE, Call, Parser, WrongCallError, print_json, print_lines, say
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import Document, View
 from gputui.system.environment import Environ
@@ -40,7 +40,7 @@ _VARIABLES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """A setting in force; `source` is a file, "default" or "variable"; `option` sets another for a call."""
 

@@ -14,7 +14,7 @@ from gputui.allocating.named_source import named_source
 from gputui.allocating.settings import Settings, SettingsError, settings
 from gputui.cli.common import CHECK_FAILED, DONE, Call, Parser, print_json, print_lines
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import Document, View
@@ -34,7 +34,7 @@ _PATIENCE = 1.2
 """Seconds in which the driver must answer, so that the call ends within two."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """What was found about one thing.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gputui.allocating.claims.own_lease import NO_LEASE, own_lease
 from gputui.inventory.job import Job, JobError
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.typed_json import DocumentError, Record
 from gputui.jobs.experiments.request import REQUEST, SUBCOMMANDS, ExperimentRequest, without_secrets
 from gputui.jobs.own_call import OwnCall, this_gputui
@@ -48,7 +48,7 @@ def queue_job(
     return start_job(launch, environ, name, own.descriptors, call, request=request)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeptExperiment:
     """The request of the experiment that a job runs, without secrets, and the names of what is withheld."""
 

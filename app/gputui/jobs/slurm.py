@@ -11,7 +11,7 @@ from typing import IO
 from gputui.allocating.errors import NotEnoughError
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import devices_text, printable
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.jobs.start import detached
 from gputui.launching.compose import compose, launcher_of
 from gputui.launching.launch import Launch
@@ -115,7 +115,7 @@ def slurm_launch(
     return through_slurm(launch, request)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Submitted:
     """The outcome of the submission of a batch job.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gputui.inventory.job import FINISHED, Job, JobError
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.jobs.process_tree import own_scope
 from gputui.jobs.record import read_job
 from gputui.jobs.record_folders import Unreadable, find_by_word, read_folders, remove
@@ -22,7 +22,7 @@ def jobs_folder(environ: Environ) -> Path:
         raise JobError(str(error)) from None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stored:
     """The contents of the jobs' folder; the jobs in the order they were started."""
 

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import which
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.system.environment import Environ
 
 _PATIENCE = 2.0
 """Timeout of a tool in seconds; xclip on a dead X server never answers."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Copied:
     """The outcome. `sure`: a program took the text; otherwise a terminal was asked, which does not answer.
     `asked`: false where there was no terminal to ask."""

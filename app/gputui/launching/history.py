@@ -11,7 +11,7 @@ from pathlib import Path
 from gputui.inventory.columns import Column
 from gputui.inventory.errors import WrongCallError
 from gputui.inventory.formatting import counted, duration, is_digits, printable
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.launching.launch_options import AUTO, LaunchOptions
 from gputui.launching.secrets import is_secret, secret_word
 from gputui.launching.shell_words import command_line
@@ -24,7 +24,7 @@ MOST = 40
 _LONGEST_NAME = 60
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PastLaunch:
     """A past launch.
 

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.others_files import beginning
 from gputui.launching.argument_vector import program_name, read_options
 from gputui.launching.host_environment import shebang
@@ -30,7 +30,7 @@ class InterpreterError(Exception):
     """No interpreter was found. The message is one line."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Interpreter:
     """The words that start a script: ("uv", "run", "python"), ("/opt/venv/bin/python3",).
 

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.others_files import NotReadError, go_on
 from gputui.launching.shell_words import WordsError, assignments, split
 from gputui.system.environment import Environ
@@ -72,7 +72,7 @@ class Value(NamedTuple):
     known: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StartedCommand:
     """A program that a script starts.
 

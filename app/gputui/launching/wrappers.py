@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.others_files import go_on
 from gputui.launching.argument_vector import (
     Option,
@@ -23,7 +23,7 @@ from gputui.system.environment import Environ
 from gputui.vendors.visibility import Changes, with_changes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Wrapper:
     """The rules of a wrapper.
 
@@ -241,7 +241,7 @@ WRAPPERS: dict[str, _Wrapper] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WrapperCall:
     """A wrapper before a command.
 

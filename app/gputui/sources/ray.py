@@ -13,7 +13,7 @@ import time
 from typing import Annotated
 
 from gputui.inventory.formatting import MIB
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.typed_json import DocumentError, Record, form_of, loads_of_others, number, within
 from gputui.sources.source import NoSourceError
 from gputui.system.environment import Environ
@@ -32,7 +32,7 @@ _MOST_BYTES = 64 * MIB
 _MOST_GPUS = 1e6
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RayNode:
     """A live node. `host` and `id` are untrusted text.
 
@@ -79,7 +79,7 @@ def read_nodes(host: str, port: int) -> tuple[RayNode, ...]:
 Counted = Annotated[float, number(most=_MOST_GPUS)]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Usage:
     """Allocated and total devices, by Ray's names: NVIDIA's, AMD's and Intel's devices are GPUs; Gaudi's
     devices are a resource of their own."""
@@ -88,12 +88,12 @@ class _Usage:
     HPU: tuple[Counted, Counted] = (0, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Raylet:
     node: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Node:
     """A node that has just come or gone may lack some fields."""
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from gputui.inventory.formatting import MIB
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.typed_json import DocumentError, loads
 from gputui.system.environment import Environ
 from gputui.system.landlock import started
@@ -40,7 +40,7 @@ _PATIENCE = 2.0
 """Seconds between SIGTERM and SIGKILL."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ended:
     """How a child ended.
 

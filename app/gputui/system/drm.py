@@ -14,7 +14,7 @@ from functools import cached_property
 
 from gputui.inventory.device import Facts
 from gputui.inventory.formatting import GIB, MIB
-from gputui.inventory.light_dataclasses import dataclass, field
+from gputui.inventory.light_dataclasses import field, frozen
 from gputui.system.pci_tree import FUNCTION, PciPlace, outermost_bridge, place
 from gputui.system.root import Root, pairs, whole
 
@@ -28,7 +28,7 @@ _SPENT = re.compile(r"drm-(engine|cycles)-(?!capacity-)(.+)")
 _OWN_MEMORY = re.compile(r"(?:vram|local)\d{0,2}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Card:
     """A graphics device.
 
@@ -212,7 +212,7 @@ _GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
 """GT/s per lane of PCIe, as the kernel writes it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Client:
     """One process's use of one card: bytes by region ("vram", "gtt"), nanoseconds by engine ("gfx").
 

@@ -17,7 +17,7 @@ from gputui.choosing.named_devices import NONE
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import duration, gpus
 from gputui.inventory.job import how_it_ended
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.launch import Launch
 from gputui.launching.secrets import program_and_script
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gputui.tui.main_view import MainView
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Returned:
     """The end of a command that had the terminal.
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gputui.inventory.errors import GputuiError
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.typed_json import DocumentError, Record
 from gputui.system.environment import Environ
 
@@ -22,7 +22,7 @@ with open(sys.argv[2], "w") as file:
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriverDevice:
     """A device as the driver shows it: its UUID and its place on the bus, None where the driver has none."""
 
@@ -30,7 +30,7 @@ class DriverDevice:
     bus: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriverAnswer:
     """The devices that the driver shows, in its order; its error code and message, None for none."""
 

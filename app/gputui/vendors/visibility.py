@@ -13,7 +13,7 @@ from typing import Literal
 
 from gputui.inventory.device import Device, one_model
 from gputui.inventory.formatting import is_digits
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.system.environment import Environ
 
 Ids = Literal["index", "uuid"]
@@ -43,7 +43,7 @@ def with_changes(
     return {name: value for name, value in {**environ, **dict(changes)}.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Inherited:
     """Lists of devices that were set when gputui started (by Slurm, a container, a shell). They limit gputui.
 
@@ -71,7 +71,7 @@ class Inherited:
         return " ".join(["env", *(f"-u {name}" for name, _ in self.settings)])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listed:
     """What a list of devices means to the program that reads it.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gputui.inventory.formatting import MIB, printable
 from gputui.inventory.job import JobError
-from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.light_dataclasses import field, frozen, replace
 from gputui.inventory.typed_json import SCHEMA, DocumentError, loads
 from gputui.jobs.experiments.record import CHANGE, STORED, Change, Experiment, read
 from gputui.jobs.experiments.request import SUBCOMMANDS, Kind
@@ -41,7 +41,7 @@ _MOST_CHANGES = 4 * MIB
 _CHANGES, _LOCK = "changes.jsonl", "lock"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kept:
     """Experiments, the oldest first, and the folders that cannot be read. `stamps` are the states of the
     files from before they were read, by folder."""

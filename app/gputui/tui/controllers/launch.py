@@ -17,7 +17,7 @@ from gputui.choosing.selection import NotFree, not_free
 from gputui.choosing.verdict_text import not_free_lines
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import gpus
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.launching.clipboard import Copied, copy
 from gputui.launching.shell_words import assignments, command_line, shell_expansion, split
 from gputui.launching.start import line_in_one_word, missing_program
@@ -54,7 +54,7 @@ StartMode = Literal["become", "return", "detach", "rerun"]
 """How a command is started: in place of the screen, while the screen waits, as a job, or as a job again."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PendingLaunch:
     """A launch between the key press and the start.
 

@@ -14,7 +14,7 @@ from math import floor, log10
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import UNKNOWN, duration, printable, size
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.timeline.store import METRICS, Metric, Timelines
 from gputui.timeline.store import Span as TimeSpan
 from gputui.tui.actions import key_of
@@ -70,7 +70,7 @@ _REDRAWN = 10.0
 _BLANK: Line = ((" ", ""),)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Frame:
     """The positions on drawn charts: for the mouse, and for a cursor in time.
 
