@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gputui.allocating.queue import waiters
-from gputui.cli import queue
+from gputui.cli.dispatch import run_subcommand
 from gputui.inventory.claim import Claim
 from gputui.inventory.job import Job
 from gputui.inventory.waiter import Waiter
@@ -95,7 +95,7 @@ async def test_the_panel_and_the_page_and_the_command_line_say_the_same_in_the_s
         found = [line.split() for line in lines[at + 1 :]]
         return [[*row[:2], *row[3:5]] for row in found if row and row[0].isdigit()]
 
-    assert queue.main(["--demo", "shared"], None) == 0
+    assert run_subcommand("queue", ["--demo", "shared"]) == 0
     printed = rows(capsys.readouterr().out.splitlines())
     assert [row[0] for row in printed] == ["6", "0", "1", "2", "3"]
     async with session("shared", size=(130, 40)) as s:

@@ -21,10 +21,9 @@ from gputui.tui.views.text import Line, width_of
 from gputui.tui.views.timelines import (
     ZOOMS,
     Frame,
-    all_timelines,
     charted,
     charts_key,
-    device_charts,
+    charts_of,
     read_out,
     timelines_pane,
     why_no_charts,
@@ -49,13 +48,13 @@ def _seen(*devices: Device, seconds: int = 100) -> AppState:
 def test_where_there_is_no_room_for_a_chart_there_is_none(page: bool) -> None:
     state = _seen(*EIGHT)
     for height in range(12):
-        lines, _ = all_timelines(state, 80, height, 300, page=page, cursor=NOW)
+        lines, _ = charts_of(state, 80, height, 300, page=page, cursor=NOW)
         assert sum("█" in text or "▇" in text for text in _texts(lines)) <= max(0, height - 1)
 
 
-def device_timeline(app_state: AppState, key: str, width: int, height: int, zoom: int) -> list[Line]:
+def device_timeline(app_state: AppState, device: Device, width: int, height: int, zoom: int) -> list[Line]:
     """The charts of one device as its page and the panel show them."""
-    return device_charts(app_state, key, width, height, zoom)[0]
+    return charts_of(app_state, width, height, zoom, device=device)[0]
 
 
 def _texts(lines: list[Line]) -> list[str]:
@@ -67,7 +66,7 @@ def _texts(lines: list[Line]) -> list[str]:
 
 def test_a_chart_is_full_at_a_hundred_percent_and_has_a_base_line_at_none() -> None:
     state = _seen(gpu(0, utilization=100, memory_used=0, power=350.0))
-    chart = _texts(device_timeline(state, gpu(0).key, 74, 12, 60))
+    chart = _texts(device_timeline(state, gpu(0), 74, 12, 60))
     util, memory, power = chart[0:3], chart[4:7], chart[8:11]
     assert all(line.endswith("█" * 60) for line in util)
     assert [line[-1] for line in memory] == ["┈", " ", "▁"]
@@ -79,18 +78,18 @@ def test_one_device_alone_takes_all_the_room_and_what_no_device_tells_has_no_cha
     pane = timelines_pane(_seen(gpu(0, utilization=97)), 100, 30)
     assert len(pane) == 30 and "100%" in _texts(pane)[1]
     unified = [gpu(n, utilization=97, memory_used=None, memory_total=None) for n in range(2)]
-    lines, frame = all_timelines(_seen(*unified), 100, 12, 300)
+    lines, frame = charts_of(_seen(*unified), 100, 12, 300)
     assert frame is not None and "memory" not in _texts(lines)[0]
 
 
 def test_full_charts_of_two_devices_above_each_other_do_not_run_together() -> None:
     full = [gpu(n, utilization=100, memory_used=80 * GIB, power=700.0) for n in range(2)]
-    lines = _texts(all_timelines(_seen(*full), 80, 4, 60)[0])
+    lines = _texts(charts_of(_seen(*full), 80, 4, 60)[0])
     assert ["█" in line for line in lines] == [False] * 4 and "▇▇▇" in lines[1] and "▇▇▇" in lines[2]
 
 
 def test_time_before_the_first_reading_is_empty() -> None:
-    chart = _texts(device_timeline(_seen(gpu(0), seconds=30), gpu(0).key, 74, 4, 60))
+    chart = _texts(device_timeline(_seen(gpu(0), seconds=30), gpu(0), 74, 4, 60))
     assert chart[0].endswith(f" {' ' * 30}{'▁' * 30}")
 
 
@@ -100,10 +99,10 @@ def test_charts_keep_to_their_room_at_every_zoom(size: tuple[int, int], zoom: in
     width, height = size
     state = _seen(*EIGHT, seconds=5)
     for lines in (
-        device_timeline(state, EIGHT[3].key, width, height, zoom),
+        device_timeline(state, EIGHT[3], width, height, zoom),
         timelines_pane(state, width, height, zoom),
-        all_timelines(state, width, height, zoom, "memory", first=2, cursor=NOW)[0],
-        device_charts(state, EIGHT[3].key, width, height, zoom, "power", cursor=NOW)[0],
+        charts_of(state, width, height, zoom, "memory", first=2, cursor=NOW)[0],
+        charts_of(state, width, height, zoom, "power", device=EIGHT[3], cursor=NOW)[0],
     ):
         assert 0 < len(lines) <= height
         assert {width_of(line) for line in lines} - {1} <= {width, width - 1}
@@ -111,10 +110,10 @@ def test_charts_keep_to_their_room_at_every_zoom(size: tuple[int, int], zoom: in
 
 def test_the_axis_counts_back_from_now_and_shows_the_clock_for_hours() -> None:
     state = _seen(*EIGHT)
-    *_, minutes = _texts(device_timeline(state, EIGHT[0].key, 130, 20, 300))
+    *_, minutes = _texts(device_timeline(state, EIGHT[0], 130, 20, 300))
     assert [label[:3] for label in minutes.split("╵")[1:]] == ["-4m", "-3m", "-2m", "-1m"]
     assert minutes.endswith(" now")
-    *_, hours = _texts(device_timeline(state, EIGHT[0].key, 130, 20, 12 * 3600))
+    *_, hours = _texts(device_timeline(state, EIGHT[0], 130, 20, 12 * 3600))
     assert time.strftime("%H:00", time.localtime(NOW - 4 * 3600))[3:] == "00" and hours.count(":00") >= 3
 
 
@@ -128,7 +127,7 @@ def test_charts_stand_beside_each_other_where_it_is_wide_and_say_their_mean_or_h
     width: int, charts: int
 ) -> None:
     state = _seen(*EIGHT)
-    lines, frame = all_timelines(state, width, 12, 300)
+    lines, frame = charts_of(state, width, 12, 300)
     figures = ["97%", "66.0G", "610W"]
     first = _texts(lines)[charts > 1]
     assert [each in first for each in figures] == [place < charts for place in range(3)]
@@ -155,7 +154,7 @@ def test_charts_are_drawn_again_only_when_a_column_begins() -> None:
 
 def test_the_read_out_says_what_was_at_a_moment() -> None:
     state = _seen(*EIGHT)
-    _, frame = device_charts(state, EIGHT[3].key, 130, 20, 300)
+    _, frame = charts_of(state, 130, 20, 300, device=EIGHT[3])
     assert frame is not None
     clock = time.strftime("%H:%M:%S", time.localtime(NOW - 10))
     assert read_out(state, EIGHT[3], frame, NOW - 10) == f"{clock} GPU 3: 97 %, 66.0G, 610 W"
@@ -164,8 +163,8 @@ def test_the_read_out_says_what_was_at_a_moment() -> None:
 
 def test_a_device_of_which_nothing_is_known_has_no_chart() -> None:
     unknown = gpu(0, utilization=None, memory_used=None, power=None)
-    assert device_timeline(_seen(unknown), unknown.key, 80, 20, 300) == []
-    assert device_timeline(AppState({}), gpu(0).key, 80, 20, 300) == []
+    assert device_timeline(_seen(unknown), unknown, 80, 20, 300) == []
+    assert device_timeline(AppState({}), gpu(0), 80, 20, 300) == []
 
 
 def _on_and_off(seconds: int = 600) -> AppState:
@@ -179,7 +178,7 @@ def _on_and_off(seconds: int = 600) -> AppState:
 
 
 def test_one_device_has_a_scale_a_bright_edge_and_its_figures() -> None:
-    lines, _ = device_charts(_seen(*EIGHT), EIGHT[3].key, 80, 22, 60, "memory", page=True)
+    lines, _ = charts_of(_seen(*EIGHT), 80, 22, 60, "memory", device=EIGHT[3], page=True)
     texts = _texts(lines)
     assert [line[7:13].strip() for line in texts[:20] if line[7:13].strip()] == ["80.0G", "40.0G", "0"]
     figures = [line[-12:].split() for line in texts[:5]]
@@ -195,7 +194,7 @@ def test_the_highest_figure_is_of_one_reading_and_the_lowest_of_a_columns_mean()
     for second in range(-599, 1):
         snapshot = box(gpu(0, utilization=0 if second % 10 else 100), time=NOW + second)
         state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
-    lines, _ = device_charts(state, gpu(0).key, 90, 12, max(ZOOMS), metric="utilization", page=True)
+    lines, _ = charts_of(state, 90, 12, max(ZOOMS), device=state.rows[0], metric="utilization", page=True)
     told = {
         name: int(percent) for name, percent in re.findall(r"(max|mean|min) +(\d+)%", "".join(_texts(lines)))
     }
@@ -204,7 +203,8 @@ def test_the_highest_figure_is_of_one_reading_and_the_lowest_of_a_columns_mean()
 
 
 def test_the_highest_of_a_column_is_marked_above_its_mean() -> None:
-    texts = _texts(device_charts(_on_and_off(), gpu(0).key, 30, 22, 3 * 3600, "utilization", page=True)[0])
+    state = _on_and_off()
+    texts = _texts(charts_of(state, 30, 22, 3 * 3600, "utilization", device=state.rows[0], page=True)[0])
     top = next(n for n, line in enumerate(texts[:20]) if "─" in line)
     assert top <= 2 and "█" not in texts[top] and any("█" in line for line in texts[8:20])
 
@@ -213,8 +213,8 @@ def test_the_mark_of_the_cursor_leaves_the_axis_alone() -> None:
     state = _seen(*EIGHT)
     for cursor in (NOW, NOW - 10):
         for lines in (
-            all_timelines(state, 80, 20, 300, cursor=cursor, page=True)[0],
-            device_charts(state, EIGHT[0].key, 80, 20, 300, cursor=cursor, page=True)[0],
+            charts_of(state, 80, 20, 300, cursor=cursor, page=True)[0],
+            charts_of(state, 80, 20, 300, device=EIGHT[0], cursor=cursor, page=True)[0],
         ):
             *_, axis, mark = _texts(lines)
             assert axis.rstrip().endswith(" now") and "▲" not in axis and mark.strip() == "▲"
@@ -241,17 +241,17 @@ def test_at_a_moment_every_device_has_the_figures_of_that_moment(metric: Metric 
         snapshot = box(*devices, time=NOW + second)
         state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
     wanted = {"utilization": "{}%", "memory": "{}.0G", "power": "610W"}
-    lines, frame = all_timelines(state, 130, 20, 60, metric, cursor=NOW - 10, page=True)
+    lines, frame = charts_of(state, 130, 20, 60, metric, cursor=NOW - 10, page=True)
     assert frame is not None
     for device in EIGHT:
         figures = [wanted[each].format(device.index) for each in frame.metrics]
         assert _figures(lines, frame, device.key) == figures
-    now, frame = all_timelines(state, 130, 20, 60, metric, page=True)
+    now, frame = charts_of(state, 130, 20, 60, metric, page=True)
     assert _figures(now, frame, EIGHT[3].key)[0] == ("3.0G" if metric else "0%")
     assert metric or ("now" in _texts(now)[0] and "now" not in _texts(lines)[0])
-    one = _texts(device_charts(state, EIGHT[3].key, 100, 22, 60, cursor=NOW - 10, page=True)[0])
+    one = _texts(charts_of(state, 100, 22, 60, device=EIGHT[3], cursor=NOW - 10, page=True)[0])
     assert one[0].endswith(" 3%") and "now" not in one[0]
-    before, frame = all_timelines(state, 130, 20, 300, metric, cursor=NOW - 200, page=True)
+    before, frame = charts_of(state, 130, 20, 300, metric, cursor=NOW - 200, page=True)
     assert {*_figures(before, frame, EIGHT[3].key)} == {"–"}, "nobody read then"
 
 
@@ -272,7 +272,7 @@ def _lost_after(seconds: int, *, ago: int = 0) -> AppState:
 @pytest.mark.parametrize("width", [60, 80, 130, 200])
 def test_of_a_lost_device_the_past_ends_and_no_figure_stands_for_now(width: int, page: bool) -> None:
     state = _lost_after(100, ago=30)
-    lines, frame = all_timelines(state, width, 12, 60, page=page)
+    lines, frame = charts_of(state, width, 12, 60, page=page)
     assert frame is not None and {*_figures(lines, frame, gpu(1).key)} == {"lost"}
     assert "lost" not in _figures(lines, frame, gpu(0).key)
     foot = [n for n, each in enumerate(frame.devices) if each == gpu(1).key][-1]
@@ -282,7 +282,7 @@ def test_of_a_lost_device_the_past_ends_and_no_figure_stands_for_now(width: int,
 
 @pytest.mark.parametrize("width", [60, 80, 130, 200])
 def test_where_a_lost_device_has_no_past_in_the_span_the_word_stands_there(width: int) -> None:
-    lines, frame = all_timelines(_lost_after(100, ago=90), width, 12, 60)
+    lines, frame = charts_of(_lost_after(100, ago=90), width, 12, 60)
     assert frame is not None
     row = _texts(lines)[[n for n, each in enumerate(frame.devices) if each == gpu(1).key][-1]]
     assert "lost" in row and "0" not in row
@@ -299,7 +299,7 @@ def test_the_panel_is_drawn_again_when_a_device_is_lost() -> None:
 def test_what_no_instance_tells_has_no_blank_row(size: tuple[int, int], page: bool) -> None:
     parent = gpu(0, mig=True, utilization=None, memory_used=3 * GIB)
     parts = (instance(parent, 0, memory_used=2 * GIB), instance(parent, 1, memory_used=GIB))
-    lines, frame = all_timelines(_seen(parent, *parts, gpu(1, utilization=50)), *size, 60, page=page)
+    lines, frame = charts_of(_seen(parent, *parts, gpu(1, utilization=50)), *size, 60, page=page)
     assert frame is not None
     for key in frame.shown:
         row = _texts(lines)[[n for n, each in enumerate(frame.devices) if each == key][-1]]
@@ -321,7 +321,7 @@ def test_charts_of_devices_that_all_fit_have_equal_gaps_and_leave_fewer_lines_th
 ) -> None:
     parent = gpu(0, mig=True, utilization=None)
     for devices in (EIGHT[:2], EIGHT[:5], (parent, instance(parent, 0), gpu(1))):
-        lines, frame = all_timelines(_seen(*devices), *size, 300, page=page)
+        lines, frame = charts_of(_seen(*devices), *size, 300, page=page)
         assert frame is not None and len(frame.shown) == len(devices)
         assert 0 <= size[1] - len(lines) < len(devices)
         runs = [(key, len(list(each))) for key, each in groupby(frame.devices)]
@@ -432,8 +432,8 @@ def test_the_values_of_a_moment_are_the_same_in_charts_of_every_width(zoom: int)
         said: set[str] = set()
         for width in range(60, 200, 27):
             for _, frame in (
-                all_timelines(state, width, 20, zoom, cursor=NOW - ago, page=True),
-                device_charts(state, device.key, width, 20, zoom, cursor=NOW - ago, page=True),
+                charts_of(state, width, 20, zoom, cursor=NOW - ago, page=True),
+                charts_of(state, width, 20, zoom, device=device, cursor=NOW - ago, page=True),
             ):
                 assert frame is not None
                 said.add(read_out(state, device, frame, NOW - ago).split(" ", 1)[1])
@@ -453,7 +453,7 @@ def test_memory_that_is_the_hosts_is_charted_as_its_ram() -> None:
         snapshot = box(replace(shared, power=44.0), time=NOW + second)
         snapshot = replace(snapshot, host=replace(snapshot.host, load=load))
         state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
-    lines = _texts(device_charts(state, shared.key, 100, 22, 60, page=True)[0])
+    lines = _texts(charts_of(state, 100, 22, 60, device=state.rows[0], page=True)[0])
     text = "\n".join(lines)
     assert "RAM   128.0G" in text and "now  32.0G" in text
     # The power limit is not known: the chart says so, and does not look full.
@@ -463,7 +463,7 @@ def test_memory_that_is_the_hosts_is_charted_as_its_ram() -> None:
 
 def test_power_without_a_known_limit_is_not_called_unknown() -> None:
     devices = [gpu(n, power=44.0, power_limit=None) for n in range(2)]
-    lines, _ = all_timelines(_seen(*devices), 130, 20, 60, "utilization", page=True)
+    lines, _ = charts_of(_seen(*devices), 130, 20, 60, "utilization", page=True)
     assert lines
     assert why_no_charts(_seen(*devices), devices[0], "power") == "no power limit known"
 
@@ -537,7 +537,7 @@ async def test_a_page_without_a_chart_says_why() -> None:
 @pytest.mark.parametrize("height", range(20, 45))
 def test_the_charts_of_all_devices_are_equally_high(height: int) -> None:
     app_state = _seen(*(gpu(n) for n in range(6)))
-    lines, frame = all_timelines(app_state, 100, height, 300)
+    lines, frame = charts_of(app_state, 100, height, 300)
     assert frame is not None and lines
     counts = {frame.devices.count(key) for key in frame.shown}
     assert len(counts) == 1

@@ -217,6 +217,25 @@ def test_our_replace_and_fields_do_what_the_standard_ones_do() -> None:
         light_dataclasses.replace(child, unknown=1)
 
 
+def test_a_frozen_class_has_slots_and_objects_that_never_change() -> None:
+    @light_dataclasses.frozen
+    class Plain:
+        a: int
+        b: int = 2
+
+    @light_dataclasses.frozen(kw_only=True)
+    class Named:
+        a: int
+
+    assert Plain(1) == Plain(1, 2) and Named(a=1) == Named(a=1)
+    for made in (Plain(1), Named(a=1)):
+        assert not hasattr(made, "__dict__")
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            made.a = 3  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        Named(1)  # type: ignore[call-arg, misc]
+
+
 def test_a_pattern_matches_by_place_and_by_name() -> None:
     match LIGHT.Slotted(1, (2,)):
         case LIGHT.Slotted(a, (b,), c=c):

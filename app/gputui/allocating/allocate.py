@@ -17,7 +17,7 @@ from gputui.sources.source import Source
 if TYPE_CHECKING:
     # Waiting takes milliseconds to import, and few requests wait.
     from gputui.allocating.allocate_in_turn import TurnListener
-    from gputui.vendors.visibility import Environ
+    from gputui.system.environment import Environ
 
 
 def allocate(

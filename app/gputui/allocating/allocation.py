@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease, TakenError
     from gputui.inventory.typed_json import Json
     from gputui.inventory.waiter import Waiter
-    from gputui.vendors.visibility import Changes, Environ, Ids, Visibility
+    from gputui.system.environment import Environ
+from gputui.vendors.visibility import Changes, Ids, Visibility
 
 T = TypeVar("T")
 

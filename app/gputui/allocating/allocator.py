@@ -22,6 +22,7 @@ from gputui.inventory.formatting import gpus
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Source, Want
+from gputui.system.environment import Environ
 from gputui.vendors.registry import (
     inherited,
     inherits,
@@ -31,7 +32,7 @@ from gputui.vendors.registry import (
     vendors_of,
 )
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Environ, Inherited
+from gputui.vendors.visibility import Inherited
 
 Approve = Callable[["Sequence[Device] | int", "Sequence[Vendor]"], None]
 """Check whether the command agrees with these devices, before any is claimed or waited for.

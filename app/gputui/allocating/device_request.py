@@ -14,13 +14,13 @@ from gputui.allocating.request import Request, count_of
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.order import Order
 from gputui.choosing.rules import Rules
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 
 if TYPE_CHECKING:
     from gputui.inventory.typed_json import Words
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeviceRequest:
     """The demands of a call. A field is None or false where the call does not give it.
 

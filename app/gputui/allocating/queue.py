@@ -51,9 +51,9 @@ from gputui.inventory.formatting import devices_text, person_or_job, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
+from gputui.system.environment import Environ
 from gputui.system.record_locks import END, unlock
 from gputui.system.users import user_name
-from gputui.vendors.visibility import Environ
 
 BEAT = 4.0
 """Seconds after which a waiter reports again that it can take devices."""

@@ -9,9 +9,9 @@ from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.named_devices import NONE
 from gputui.choosing.order import Order
 from gputui.choosing.rules import DEFAULT_RULES, Rules
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.sources.source import Want
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import Environ
 
 
 class CommandList(NamedTuple):
@@ -25,7 +25,7 @@ class CommandList(NamedTuple):
     environ: Environ
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """One request for devices.
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gputui.allocating.settings import BOM, ScreenSettings, SettingsError, own_file, refuse_of_others
+from gputui.system.environment import Environ
 from gputui.system.files import NoHomeError, alone, make_folder, private_folder, state_folder, write_private
-from gputui.vendors.visibility import Environ
 
 _KEYS = {"keymap": "keys"}
 """The key in the file for a field of ScreenSettings, where it is not the field's name."""

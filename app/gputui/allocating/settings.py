@@ -50,9 +50,10 @@ from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import GIB
 from gputui.inventory.light_dataclasses import replace
+from gputui.system.environment import Environ
 from gputui.system.trust import how_changed, who_can_change
 from gputui.system.users import own_name
-from gputui.vendors.visibility import Confine, Environ
+from gputui.vendors.visibility import Confine
 
 if TYPE_CHECKING:
     from gputui.allocating.settings_tables import Stray

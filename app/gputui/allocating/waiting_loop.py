@@ -17,10 +17,10 @@ from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import refusals
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus
-from gputui.inventory.light_dataclasses import dataclass, field
+from gputui.inventory.light_dataclasses import dataclass, field, frozen
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import Environ
 
 _LOOK_AHEAD = 1.0
 """Seconds between two looks at the ticket before ours: each takes one to three system calls."""
@@ -38,7 +38,7 @@ class TooLongError(Exception):
     """The time limit is over."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Progress:
     """The progress of waiting.
 

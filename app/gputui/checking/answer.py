@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.typed_json import Record
 from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Changes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SeenDevice:
     """One device of an interpreter: its place in the list is its number in a program. None means not known.
 
@@ -27,7 +27,7 @@ class SeenDevice:
     part: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Framework:
     """The torch, tensorflow or jax of an interpreter.
 
@@ -51,7 +51,7 @@ class Framework:
         return self.version is not None and not self.built
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Driver:
     """The vendor's driver, as any program in that environment sees it.
 
@@ -65,7 +65,7 @@ class Driver:
     devices: tuple[SeenDevice, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Seen:
     """The whole answer of one interpreter.
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from gputui.checking import SCRIPTS, answer
 from gputui.checking.framework import framework_of
 from gputui.checking.report import Report, Variable
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.typed_json import DocumentError
 from gputui.launching.interpreter import InterpreterError, interpreter
@@ -21,7 +21,7 @@ from gputui.launching.launchers.base import ScriptLauncher
 from gputui.launching.start import missing_program
 from gputui.launching.wrappers import unwrap
 from gputui.system import child_process as process
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import Environ
 
 SECONDS = 120.0
 """The timeout for an interpreter's answer: torch from a cold network file system takes a minute."""
@@ -95,7 +95,7 @@ def _reported(
     return report
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Route:
     """The arguments to put before a script of ours.
 

@@ -7,13 +7,13 @@ counts as no measurement: a plan then models the links, and says so.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 from gputui.choosing.bandwidth import Rates
 from gputui.inventory.formatting import MIB
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.typed_json import DocumentError, Record, loads
+from gputui.system.environment import Environ
 from gputui.system.files import NoHomeError, private_folder, read_own, state_folder, write_private
 
 _MOST_PAIRS = 16384
@@ -23,7 +23,7 @@ _LARGEST = 4 * MIB
 """The most bytes of the file."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pair:
     """The bandwidth from one device to another; None, in an answer of `check`, where it is not known."""
 
@@ -32,7 +32,7 @@ class Pair:
     gb_per_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kept:
     """All bandwidths that are kept, or were measured."""
 
@@ -47,7 +47,7 @@ class Kept:
 PAIRS, MEASURED = Record(Kept), Record(Kept, "copies=pairs")
 
 
-def kept_bandwidths(environ: Mapping[str, str]) -> Rates:
+def kept_bandwidths(environ: Environ) -> Rates:
     """The bandwidths that were measured on this machine, the newest last."""
     try:
         return PAIRS.read(loads(read_own(_file(environ), _LARGEST + 1))).rates
@@ -55,7 +55,7 @@ def kept_bandwidths(environ: Mapping[str, str]) -> Rates:
         return {}
 
 
-def keep(environ: Mapping[str, str], measured: Rates) -> str | None:
+def keep(environ: Environ, measured: Rates) -> str | None:
     """Keep these bandwidths, and replace older ones of the same pairs. Returns the error, None on success."""
     if not measured:
         return None
@@ -71,5 +71,5 @@ def keep(environ: Mapping[str, str], measured: Rates) -> str | None:
     return None
 
 
-def _file(environ: Mapping[str, str]) -> Path:
+def _file(environ: Environ) -> Path:
     return state_folder(environ) / "bandwidths.json"

@@ -20,20 +20,21 @@ from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import Verdicts, verdicts
 from gputui.choosing.verdict_text import state_and_reason
 from gputui.inventory.formatting import GIB, MIB
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.typed_json import DocumentError, Form, Positive, Record, check, form_of, whole
 from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch import Launch
 from gputui.system import child_process as process
-from gputui.vendors.visibility import Environ, with_changes
+from gputui.system.environment import Environ
+from gputui.vendors.visibility import with_changes
 
 _MOST = MIB
 _LATENCY_SIZE = 64 * 1024
 """The largest copy in bytes whose time is latency, not bandwidth."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Point:
     """A transfer of `size` bytes in `seconds`."""
 
@@ -45,7 +46,7 @@ class Point:
         return self.size / self.seconds / 1e9
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Copy:
     """Copies from one device to another, by their `Device.key`.
 
@@ -70,7 +71,7 @@ class Copy:
         return next((each.seconds for each in self.points if each.size <= _LATENCY_SIZE), None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AllReduce:
     """An all-reduce over `ranks` processes in the selected order. A size takes the slowest rank's time."""
 
@@ -95,7 +96,7 @@ class AllReduce:
         return self.best.gb_per_s * 2 * (self.ranks - 1) / self.ranks if self.best else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Measured:
     """All measurements, and the reasons for missing ones.
 
@@ -199,7 +200,7 @@ def measure(
         return _read(folder, ended, schedule)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Schedule:
     """The planned measurements: devices by their number in a program, and the result without measurements."""
 

@@ -15,7 +15,7 @@ from typing import Annotated, NamedTuple, TypeVar
 from gputui.checking import SCRIPTS
 from gputui.checking.check import SECONDS
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.light_dataclasses import field, frozen, replace
 from gputui.inventory.typed_json import DocumentError, Form, Positive, Record, text
 from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch import Launch
@@ -25,8 +25,9 @@ from gputui.planning.reading import configuration, shaped
 from gputui.planning.safetensors import Count
 from gputui.planning.workload import Workload
 from gputui.system import child_process as process
+from gputui.system.environment import Environ
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Environ, with_changes
+from gputui.vendors.visibility import with_changes
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ _MOST_ERROR = 500
 Shown = Annotated[str, Form(lambda value: printable(text(value)))]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Counted:
     """The model that transformers made of a configuration.
 
@@ -60,13 +61,13 @@ class Counted:
     largest_block: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Estimates:
     estimates: tuple[Estimate, ...]
     version: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Tracked:
     """The peak of a step by torch's memory tracker, in bytes. `without`: settings that were left out."""
 
@@ -98,7 +99,7 @@ def _answer(folder: Path, part: str, ended: process.Ended, record: Record[T]) ->
     raise _NoAnswerError(lines[0].strip(), told=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlanProof:
     """All answers of the training's Python.
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from gputui.checking.answer import Framework, Seen, SeenDevice, same_bus
 from gputui.inventory.device import Device
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.snapshot import Snapshot
 from gputui.vendors.registry import vendor_named
 from gputui.vendors.vendor import Vendor
@@ -21,7 +21,7 @@ State = Literal["equal", "differs", "missing", "extra", "unsure"]
 """missing: selected, not seen; extra: seen, not selected; unsure: it may be the device or one like it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Comparison:
     """One number of a program's devices: the selected device, the device there, and whether they are equal.
 
@@ -43,7 +43,7 @@ class Comparison:
         return "none" if self.chosen is None else f"GPU {snapshot.label(self.chosen)}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Variable:
     """An environment variable that the launch changes: its value in the launch and in the interpreter."""
 
@@ -56,7 +56,7 @@ class Variable:
         return self.launch == self.seen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Report:
     """The result of a check.
 

@@ -19,8 +19,8 @@ from gputui.planning.model import Model, PlanningError, UnknownArchitectureError
 from gputui.planning.reading import find_model, read_model
 from gputui.planning.serving import Serving
 from gputui.planning.workload import Workload, said_of
+from gputui.system.environment import Environ
 from gputui.vendors.registry import vendors
-from gputui.vendors.visibility import Environ
 
 USUAL_SEQUENCE = 2048
 """The default number of tokens; fewer where the model was made for fewer."""

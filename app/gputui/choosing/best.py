@@ -14,14 +14,14 @@ from gputui.choosing.pair_scores import PairScores
 from gputui.choosing.reasons import reason, why_behind
 from gputui.choosing.sets import RankedSet, ranked
 from gputui.inventory.device import Device
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.snapshot import Snapshot
 
 MAX_ALTERNATIVES = 6
 """The number of sets that are returned: the best one, and others for the user to look through."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Alternative:
     """One of several suitable sets: its devices in order, and the reason in words.
 

@@ -12,14 +12,14 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputui.inventory.claim import Claim
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from gputui.inventory.typed_json import Json
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClaimedUse:
     """One job's claims and use, as keys of devices: first those of the box, in its order.
 

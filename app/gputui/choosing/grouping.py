@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from gputui.inventory.formatting import is_digits
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 
 
 class GroupingError(ValueError):
     """The text is not a grouping, or the number of devices does not fit it. The message is one line."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Grouping:
     """How devices work together.
 

@@ -10,12 +10,12 @@ from gputui.choosing.idleness import is_long, unused_by
 from gputui.choosing.rules import DEFAULT_RULES
 from gputui.choosing.verdict import Verdicts
 from gputui.inventory.device import Device
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.process import Process, earliest, known_sum
 from gputui.inventory.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Holding:
     """One user's processes on one device.
 
@@ -41,7 +41,7 @@ class Holding:
         return max(self.processes, key=lambda process: process.memory or 0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Person:
     """A user, None for processes whose owner is unknown.
 

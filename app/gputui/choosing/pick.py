@@ -12,11 +12,11 @@ from gputui.choosing.order import SORT_KEYS, Order, sorted_by
 from gputui.choosing.speed import slowness_weights
 from gputui.choosing.verdict import Verdict, Verdicts
 from gputui.inventory.device import GROUP_SIZES, Device
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Constraints:
     """The constraints of a request for devices.
 
@@ -87,7 +87,7 @@ Refusal = Verdict | OutsideGroup | NeverTaken | SingleInstance | TooLittleMemory
 """Why a device is not picked: its verdict, or a constraint. `verdict_text.refusal` makes the text."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PickResult:
     """Enough devices, in order, or all that meet the constraints, and why each of the others is refused.
 

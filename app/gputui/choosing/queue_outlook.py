@@ -17,13 +17,13 @@ from gputui.choosing.rules import DEFAULT_RULES
 from gputui.choosing.verdict import Cooling, Divided, Prohibited, UsedBy, Verdict, Verdicts
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.process import earliest
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Turn:
     """One waiting request, and the obstacles to it.
 
@@ -43,7 +43,7 @@ class Turn:
     lacking: tuple[tuple[Device, Refusal], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Occupied:
     """A device that is not free, and its user, as far as that can be seen.
 
@@ -70,7 +70,7 @@ class Occupied:
         return self.claim.until if self.claim is not None else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outlook:
     """The waiting requests, the first in line first, and the devices that are not free.
 

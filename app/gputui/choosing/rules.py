@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gputui.inventory.formatting import GIB, MIB
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rules:
     """Memory in bytes, utilization in percent, times in seconds.
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from gputui.choosing.verdict import State, Verdict, Verdicts
 from gputui.inventory.device import Device
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.snapshot import Snapshot
 from gputui.vendors.registry import vendor_of, vendors_of
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Selection:
     """An immutable order of devices; the n-th device is a program's n-th.
 
@@ -76,7 +76,7 @@ class Selection:
         return Selection(tuple(key for key in self.keys if key in left))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotFree:
     """A selected device that is not free; it would be a program's device number `rank`.
 

@@ -25,7 +25,7 @@ from gputui.choosing.ring_search import (
     reversed_bits,
     strongest,
 )
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 
 _MAX_PER_NEIGHBOURHOOD = 3
 """The number of best sets of each neighbourhood of a large box that are compared."""
@@ -35,7 +35,7 @@ MAX_EXACT_WORK = 15_000
 size. This takes about 50 ms."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RankedSet:
     """A set of devices by their places in `PairScores`, ascending.
 
@@ -48,7 +48,7 @@ class RankedSet:
     parts: tuple[tuple[int, ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shape:
     """The links that a grouping uses: the links of disjoint rings or chains of `size` devices each."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gputui.choosing.verdict import Cooling, State, Verdict, Verdicts
-from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.light_dataclasses import field, frozen, replace
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.snapshot import Snapshot
 
@@ -18,7 +18,7 @@ _SET = 1.0
 (or a machine that slept): smaller differences are normal adjustments."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Watch:
     """The memory of past snapshots, by device key; times are epoch seconds.
 

@@ -11,7 +11,7 @@ from itertools import combinations, permutations
 
 from gputui.choosing.links import on_one_node
 from gputui.inventory.device import Device
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.link import PCIE_CLASSES, direct_links, family, joined_groups, strength
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Nic
@@ -25,7 +25,7 @@ _JOINED_BY: tuple[tuple[str, str], ...] = (
 """From the outermost level: a class, and the component that devices with this class or a closer one share."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Branch:
     """A node of the tree. `members` are branches, whole devices and NICs, in the box's order."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.device import Apart, Device, Fault
 from gputui.inventory.formatting import UNKNOWN
-from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.light_dataclasses import field, frozen, replace
 from gputui.inventory.process import Process, known_sum
 from gputui.inventory.snapshot import Snapshot
 
@@ -173,7 +173,7 @@ Cause = (
 _Judged = tuple[State, Cause]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """The state of a device and its cause. Without text or ages, it stays equal while nothing changes.
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from gputui.cli.common import DONE, Parser, starting_nothing
+from gputui.cli.common import DONE, Call, Parser
 
 
 def parser() -> Parser:
@@ -16,7 +15,6 @@ def parser() -> Parser:
     )
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    starting_nothing(parser(), words, command)
+def main(_: Call) -> int:
     print(Path(__file__).with_name("mcp").joinpath("SKILL.md").read_text(encoding="utf-8"), end="")
     return DONE

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from gputui.launching.launch import Launch
 from gputui.launching.start import replace_process
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import Environ
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease

@@ -24,6 +24,7 @@ from gputui.cli.common import (
     NO_SOURCE,
     NOT_ENOUGH,
     WRONG_CALL,
+    Call,
     WrongCallError,
     output_width,
     own_settings,
@@ -38,7 +39,7 @@ from gputui.cli.ls_text import coloured, table
 from gputui.inventory.document import to_document
 from gputui.inventory.document_reader import MOST_BYTES
 from gputui.inventory.formatting import MIB, printable
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.link import is_link, strength
 from gputui.inventory.text_table import cut
 from gputui.inventory.typed_json import SCHEMA, Json, Record, check, iso, loads_of_others, whole, within
@@ -99,11 +100,10 @@ def _merged(found: Sequence[_Told], as_json: bool) -> int:
     return NO_SOURCE
 
 
-def call_on_boxes(
-    name: str, args: argparse.Namespace, words: Sequence[str], command: Sequence[str] | None = None
-) -> int:
+def call_on_boxes(args: Call) -> int:
     """Run a subcommand that prints a table, or a document with `--json`, on each box."""
-    call = [name, *without_options(words, "--hosts"), *(("--", *command) if command else ())]
+    own = without_options(args.words, "--hosts")
+    call = [args.subcommand, *own, *(("--", *args.argv) if args.argv else ())]
     told, most = (_document, MOST_BYTES) if args.json else (_lines, _MOST_TEXT)
     found = answers(boxes_of(args), call, most=most)
     return _merged([_Told(each.alias, each.error) if each.error else told(each) for each in found], args.json)
@@ -256,12 +256,12 @@ def ranked(boxes: Sequence[str], words: Sequence[str], explain: bool = False) ->
     return sorted(found, key=lambda picked: picked.rank, reverse=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Device:
     memory_free: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Set:
     ids: Annotated[str, check(str, _IDS.fullmatch, "a list of devices")]
     weakest_link: Annotated[str, check(str, is_link, "a link")] | None
@@ -282,7 +282,7 @@ def _picked(answer: Answer) -> Picked:
     return Picked((strength(told.weakest_link), min(free, default=-1)), answer.alias, told.ids, why, document)
 
 
-def pick_from_boxes(args: argparse.Namespace, words: Sequence[str]) -> int:
+def pick_from_boxes(args: Call) -> int:
     """Run `gputui pick --hosts`: print the box and its devices on a line, or with `--format json` the box's
     document with "host" added."""
     if args.wait is not None:
@@ -291,7 +291,7 @@ def pick_from_boxes(args: argparse.Namespace, words: Sequence[str]) -> int:
         raise WrongCallError(
             "--format env cannot be used with --hosts: the variables are for another machine"
         )
-    asked = [word for word in without_options(words, "--hosts", "--format") if word != "--json"]
+    asked = [word for word in without_options(args.words, "--hosts", "--format") if word != "--json"]
     picked = ranked(boxes_of(args), asked, args.why)[0]
     if args.format == "json":
         print_json({"host": None, **picked.document} | {"host": picked.box})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
 
 from gputui.checking.check import SECONDS, check
 from gputui.checking.kept_bandwidth import keep
@@ -21,6 +20,7 @@ from gputui.checking.report import Report
 from gputui.cli.common import (
     CHECK_FAILED,
     DONE,
+    Call,
     Parser,
     duration_type,
     elsewhere,
@@ -86,9 +86,8 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = parser().parse_args(words)
-    asked = launch_request(args, command or ())
+def main(args: Call) -> int:
+    asked = launch_request(args, args.argv or ())
     how = how_confined(asked.options, own_settings(), not elsewhere(args))
     # (Where it cannot be confined, the report says so.)
     launch = launch_of(asked, "never" if how == "never" else "auto")

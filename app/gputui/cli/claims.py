@@ -14,6 +14,7 @@ from gputui.choosing.claimed_use import USE_KEYS, USE_KINDS, ClaimedUse, claimed
 from gputui.choosing.verdict_text import claimed_and_runs_on
 from gputui.cli.common import (
     DONE,
+    Call,
     Parser,
     WrongCallError,
     add_source_options,
@@ -22,7 +23,6 @@ from gputui.cli.common import (
     print_json,
     print_lines,
     say,
-    starting_nothing,
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.inventory.claim import Claim
@@ -68,14 +68,13 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = starting_nothing(parser(), words, command)
+def main(args: Call) -> int:
     if args.hosts is not None:
         if args.setup is not None:
             raise WrongCallError("--setup cannot be used with --hosts: it is for this machine")
         from gputui.cli.boxes import call_on_boxes
 
-        return call_on_boxes("claims", args, words)
+        return call_on_boxes(args)
     if args.setup is not None and args.json:
         raise WrongCallError("--setup cannot be used with --json: it prints lines for /etc/fstab")
     if args.setup is not None:

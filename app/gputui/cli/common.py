@@ -148,17 +148,17 @@ class Parser(argparse.ArgumentParser):
         return None
 
 
-def starting_nothing(
-    parser: Parser,
-    words: Sequence[str],
-    command: Sequence[str] | None,
-    remedy: str = "use `gputui run` to start a command",
-) -> argparse.Namespace:
-    """Parse the options of a subcommand that starts no command. Raises WrongCallError where one is given."""
-    args = parser.parse_args(words)
-    if command is not None:
-        raise WrongCallError(f"{parser.prog.removeprefix('gputui ')} does not start commands; {remedy}")
-    return args
+class Call(argparse.Namespace):
+    """A call: the values of its options, and the words that they were read from.
+
+    subcommand  its name, "" for the screen
+    words       gputui's own words without the subcommand
+    argv        the command after `--`, None without a `--`
+    """
+
+    subcommand: str
+    words: Sequence[str]
+    argv: Sequence[str] | None
 
 
 def parsed_by(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gputui.cli import experiment, experiment_call
-from gputui.cli.common import Parser
+from gputui.cli.common import Call, Parser
 
 
 def parser() -> Parser:
     return experiment_call.parser("comparison")
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    return experiment.main("comparison", words, command)
+def main(args: Call) -> int:
+    return experiment.main("comparison", args)

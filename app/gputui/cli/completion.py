@@ -7,10 +7,10 @@ import contextlib
 import importlib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gputui.cli.common import DONE, INTERNAL, Parser, WrongCallError, starting_nothing
+from gputui.cli.common import DONE, INTERNAL, Call, Parser, WrongCallError
 from gputui.cli.subcommands import SUBCOMMANDS, module_of
 from gputui.inventory.errors import GputuiError
 
@@ -36,8 +36,7 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = starting_nothing(parser(), words, command)
+def main(args: Call) -> int:
     if args.list is not None:
         with contextlib.suppress(GputuiError):
             print("\n".join(filter(_PLAIN.fullmatch, LISTS[args.list]())))

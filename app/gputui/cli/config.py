@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gputui.allocating.settings import documents, own_file, settings
 from gputui.allocating.settings_tables import DESCRIBED
-from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_lines, say, starting_nothing
+from gputui.cli.common import DONE, Call, Parser, WrongCallError, print_json, print_lines, say
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import Document, View
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import Environ
 
 DEFAULT, VARIABLE = "default", "variable"
 _OPTIONS = {
@@ -41,7 +40,7 @@ _VARIABLES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """A setting in force; `source` is a file, "default" or "variable"; `option` sets another for a call."""
 
@@ -71,8 +70,7 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = starting_nothing(parser(), words, command)
+def main(args: Call) -> int:
     file = own_file(os.environ)
     if args.write:
         return _write(file)

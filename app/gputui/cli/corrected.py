@@ -8,12 +8,10 @@ import importlib
 from collections.abc import Iterator, Sequence
 
 from gputui.cli.common import Parser, WrongCallError
-from gputui.cli.subcommands import SUBCOMMANDS, module_of
+from gputui.cli.subcommands import STARTING, SUBCOMMANDS, module_of
 from gputui.inventory.formatting import is_digits, printable
 from gputui.launching.quoting import quote
 
-_START = ("run", "export", "check", "compare", "each", "plan")
-"""The subcommands that take a command."""
 _SAME = {
     "free": "ls",
     "list": "ls",
@@ -43,7 +41,7 @@ def corrected(words: Sequence[str], name: str | None, command: Sequence[str] | N
     """
     for call in _candidates(list(words), name):
         before, own = (call[: call.index("--")], call[call.index("--") :]) if "--" in call else (call, [])
-        if command is not None and (own or call[0] in SUBCOMMANDS.keys() - {*_START}):
+        if command is not None and (own or call[0] in SUBCOMMANDS.keys() - STARTING):
             continue
         if not _parses(before):
             continue
@@ -91,7 +89,7 @@ def _candidates(words: list[str], name: str | None) -> Iterator[list[str]]:
         yield [*own, *fixed]
         if name == "jobs":
             yield [*own, *fixed, "ID"]
-    if first is not None and (name in _START or not name):
+    if first is not None and (name in STARTING or not name):
         # What follows belongs to the command, even if some of it looks like our options.
         yield [*own, *fixed[:place], "--", *words[place:]]
     if unknown and not name:

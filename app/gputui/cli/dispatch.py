@@ -6,11 +6,12 @@ import errno
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 from itertools import pairwise
 
 from gputui.allocating.errors import NotEnoughError
-from gputui.cli.common import DONE, WRONG_CALL, WrongCallError, print_json, say
-from gputui.cli.subcommands import SUBCOMMANDS, module_of
+from gputui.cli.common import DONE, WRONG_CALL, Call, WrongCallError, print_json, say
+from gputui.cli.subcommands import STARTING, SUBCOMMANDS, module_of
 from gputui.inventory.errors import GputuiError
 from gputui.system.terminal_abilities import ascii_only, in_ascii, is_utf8
 
@@ -18,6 +19,8 @@ _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBAD
 _NO_THREAD = "can't start new thread"
 """Python's message then; the exception has no type of its own."""
 _TAKE_A_VALUE = ("--from", "--interval", "--root")
+_STARTS = {"jobs": "`gputui run --detach -- …` does", "mcp": "run_job does (--allow-run)"}
+"""What starts a command in place of a subcommand that does not."""
 _VALUES_WITHIN = ("--demo=", "--from=", "--interval=", "--root=")
 
 
@@ -42,8 +45,7 @@ def dispatch(words: list[str]) -> int:
         else:
             rest = before = _settle_demo(before)
             name, rest = _subcommand(before)
-            module = importlib.import_module(module_of(name))
-            status = module.main(rest, command)
+            status = run_subcommand(name, rest, command)
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
@@ -63,6 +65,18 @@ def dispatch(words: list[str]) -> int:
         if error.errno not in _OUTPUT_LOST:
             raise
         return _output_lost(error)
+
+
+def run_subcommand(name: str, words: Sequence[str], command: Sequence[str] | None = None) -> int:
+    """Run one subcommand and return its exit status. Raises WrongCallError where it starts no command and one
+    is given."""
+    module = importlib.import_module(module_of(name))
+    args: Call = module.parser().parse_args(words, Call(subcommand=name, words=words, argv=command))
+    if command is not None and name in SUBCOMMANDS.keys() - STARTING:
+        remedy = _STARTS.get(name, "use `gputui run` to start a command")
+        raise WrongCallError(f"{name} does not start commands; {remedy}")
+    status: int = module.main(args)
+    return status
 
 
 def _meant(words: list[str], name: str, command: list[str] | None) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
 from pathlib import Path
 
 import gputui
-from gputui.cli.common import DONE, Parser, WrongCallError, print_json, print_lines, starting_nothing
+from gputui.cli.common import DONE, Call, Parser, WrongCallError, print_json, print_lines
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import Document, View
 from gputui.system.terminal_abilities import is_terminal
@@ -27,8 +26,7 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = starting_nothing(parser(), words, command)
+def main(args: Call) -> int:
     found = pages()
     if not found:
         raise WrongCallError("this copy of gputui has no documentation pages; an installed gputui has them")

@@ -12,9 +12,9 @@ from gputui.allocating.claims.folder import Problems, own_place, places
 from gputui.allocating.errors import UnsafeError
 from gputui.allocating.named_source import named_source
 from gputui.allocating.settings import Settings, SettingsError, settings
-from gputui.cli.common import CHECK_FAILED, DONE, Parser, print_json, print_lines, starting_nothing
+from gputui.cli.common import CHECK_FAILED, DONE, Call, Parser, print_json, print_lines
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import Document, View
@@ -23,18 +23,18 @@ from gputui.launching.confine import against_here, no_landlock
 from gputui.launching.confine_proof import NOT_YET
 from gputui.sources.in_time import InTime
 from gputui.sources.source import NoSourceError, Want
+from gputui.system.environment import Environ
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.root import HERE
 from gputui.system.terminal_abilities import ascii_only, can_draw, coloured, is_terminal
 from gputui.system.users import own_name
 from gputui.vendors.registry import vendor_of
-from gputui.vendors.visibility import Environ
 
 _PATIENCE = 1.2
 """Seconds in which the driver must answer, so that the call ends within two."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """What was found about one thing.
 
@@ -64,8 +64,7 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = starting_nothing(parser(), words, command)
+def main(args: Call) -> int:
     found = list(findings(os.environ))
     if args.json:
         print_json(DOCTOR.write(good=not _failed(found), checks=found))

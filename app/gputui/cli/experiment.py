@@ -19,6 +19,7 @@ from gputui.allocating.request import Notice
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import (
     DONE,
+    Call,
     WrongCallError,
     elsewhere,
     opened,
@@ -28,7 +29,7 @@ from gputui.cli.common import (
     print_lines,
     say,
 )
-from gputui.cli.experiment_call import Prepared, parsed, parser, prepared
+from gputui.cli.experiment_call import Prepared, parsed, prepared
 from gputui.cli.launch_call import allocated, allocated_for
 from gputui.cli.run_as_job import print_job
 from gputui.inventory.columns import printed
@@ -64,15 +65,14 @@ FAILED = 1
 """The exit status if a task is not done, if no run of a comparison is done, or after an error."""
 
 
-def main(kind: Kind, words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = parser(kind).parse_args(words)
+def main(kind: Kind, args: Call) -> int:
     if args.list or args.show is not None or args.forget is not None:
-        if command is not None or args.vary or args.from_file is not None:
+        if args.argv is not None or args.vary or args.from_file is not None:
             raise WrongCallError("--list, --show and --forget start nothing; leave COMMAND out")
         return _kept(kind, args)
     if args.resume is not None:
-        return _resume(kind, args, words, command)
-    return start(*parsed(kind, words, command))
+        return _resume(kind, args)
+    return start(*parsed(kind, args.words, args.argv))
 
 
 # Recorded experiments
@@ -129,14 +129,14 @@ def _print(found: Experiment, args: argparse.Namespace) -> None:
 # Start and resume
 
 
-def _resume(kind: Kind, args: argparse.Namespace, words: Sequence[str], command: Sequence[str] | None) -> int:
+def _resume(kind: Kind, args: Call) -> int:
     """Resume a recorded experiment, with its recorded request unless the call gives a command or tasks."""
     found = _readable(kind, store.find(kind, args.resume, os.environ))
     if args.dry_run:
         raise WrongCallError("--dry-run cannot be used with --resume; --show lists what is left")
     if found.state == "running":
         raise store.runs_already(found)
-    again = command is not None or args.from_file is not None or args.request is not None
+    again = args.argv is not None or args.from_file is not None or args.request is not None
     if found.withheld and not again:
         raise WrongCallError(
             f"{found.withheld[0]} of {kind} {found.id} looks like a secret, which is not kept:"
@@ -144,7 +144,7 @@ def _resume(kind: Kind, args: argparse.Namespace, words: Sequence[str], command:
         )
     # Relative paths in its words are relative to that directory.
     enter(found.directory or ".")
-    return start(*parsed(kind, words, command, found.request), found)
+    return start(*parsed(kind, args.words, args.argv, found.request), found)
 
 
 def enter(directory: str) -> None:

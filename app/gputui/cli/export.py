@@ -6,9 +6,8 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
 
-from gputui.cli.common import DONE, Parser, WrongCallError, print_line, say, write_file
+from gputui.cli.common import DONE, Call, Parser, WrongCallError, print_line, say, write_file
 from gputui.cli.launch_call import add_force, add_launch_options, launch_of, launch_request
 from gputui.cli.request_options import add_after_options
 from gputui.launching.exports import DEFAULT, FORMS, ExportError, ExportOptions
@@ -47,10 +46,9 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = parser().parse_args(words)
+def main(args: Call) -> int:
     options = _options(args)
-    launch = launch_of(launch_request(args, command or ()))
+    launch = launch_of(launch_request(args, args.argv or ()))
     text = _text(args.form, launch, options)
     if (args.after, args.after_ok) != (None, None):
         say("note: this form does not wait for jobs of gputui; for Slurm's jobs, sbatch has --dependency")

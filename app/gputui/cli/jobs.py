@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gputui.allocating.named_source import named_source, opened_in_time
 from gputui.cli.common import (
     DONE,
+    Call,
     Parser,
     WrongCallError,
     duration_type,
@@ -22,7 +23,6 @@ from gputui.cli.common import (
     print_line,
     print_lines,
     say,
-    starting_nothing,
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.job_output import NOT_KNOWN, attached, status_of, write
@@ -161,8 +161,7 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = starting_nothing(parser(), words, command, "`gputui run --detach -- …` does")
+def main(args: Call) -> int:
     if args.hosts is not None and args.action not in (None, "list"):
         raise WrongCallError(f"--hosts is for the list; name a job of another box as BOX:ID to {args.action}")
     if args.json and args.action == "attach":
@@ -172,12 +171,12 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     if args.hosts is not None:
         from gputui.cli.boxes import call_on_boxes
 
-        return call_on_boxes("jobs", args, words)
+        return call_on_boxes(args)
     ids = [args.id] if getattr(args, "id", None) else getattr(args, "ids", None) or []
     if any(":" in word for word in ids):
         from gputui.cli.on_boxes import act
 
-        return act(args.action, ids, words)
+        return act(args.action, ids, args.words)
     jobs = stored(os.environ)
     if args.demo is not None:
         started = (job for job in jobs.jobs if demo_of(job) == args.demo)

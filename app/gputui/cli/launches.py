@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from gputui.cli.common import (
     DONE,
+    Call,
     Parser,
     WrongCallError,
     output_width,
     print_json,
     print_lines,
     say,
-    starting_nothing,
 )
 from gputui.inventory.columns import printed
 from gputui.inventory.typed_json import Document
@@ -40,8 +40,7 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = starting_nothing(parser(), words, command)
+def main(args: Call) -> int:
     if args.what == "list":
         if args.which is not None:
             raise WrongCallError(f"list does not take {args.which!r}")

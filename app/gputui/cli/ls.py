@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 
 from gputui.allocating.named_source import named_source
 from gputui.choosing.verdict import verdicts
 from gputui.cli.common import (
     DONE,
+    Call,
     Parser,
     WrongCallError,
     add_source_options,
@@ -19,7 +19,6 @@ from gputui.cli.common import (
     print_line,
     print_lines,
     read_with_past,
-    starting_nothing,
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.ls_text import coloured, document_text, table
@@ -74,8 +73,7 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = starting_nothing(parser(), words, command)
+def main(args: Call) -> int:
     if args.follow and (args.details or args.format is not None):
         raise WrongCallError("--follow cannot be used with --details or --format")
     if args.follow and args.hosts is not None and not args.json:

@@ -12,7 +12,7 @@ from gputui.cli.common import WrongCallError
 from gputui.cli.status_line import Figures
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import UNKNOWN, printable
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.typed_json import Json, View
 from gputui.sources.ray import RayNode, address_of, read_nodes
@@ -25,7 +25,7 @@ _WORKER = "ray::"
 """The prefix of the title of every process that runs tasks (ray::IDLE, ray::Trainer.step)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Difference:
     """A difference between Ray's count and the devices, as a word for scripts and a sentence for users."""
 
@@ -33,7 +33,7 @@ class Difference:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Counts:
     """Ray's count of the nodes on this machine, and the state of the devices.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from gputui.choosing.idleness import idle_seconds
@@ -12,13 +12,13 @@ from gputui.choosing.state_times import Watch
 from gputui.choosing.verdict import verdicts
 from gputui.cli.common import (
     DONE,
+    Call,
     Parser,
     add_source_options,
     elsewhere,
     opened,
     own_settings,
     say,
-    starting_nothing,
     write_file,
 )
 from gputui.cli.job_mapping import VARIABLE, read_jobs, with_own_jobs, write_jobs
@@ -67,8 +67,7 @@ def _address(text: str) -> tuple[str, int]:
     return address or "127.0.0.1", int(port)
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = starting_nothing(parser(), words, command)
+def main(args: Call) -> int:
     with opened(args) as source:
         text = _texts(source, args)
         if args.serve is not None:

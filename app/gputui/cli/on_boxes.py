@@ -44,7 +44,7 @@ from gputui.cli.job_output import PrefixedOutput, say_how_to_come_back, write
 from gputui.cli.launch_call import check_machines, prepared_call
 from gputui.cli.run_held import reached
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import dataclass, frozen, replace
 from gputui.inventory.typed_json import Json, loads_of_others, within
 from gputui.jobs.record import JOB_ID
 from gputui.launching.compose import launcher_of
@@ -100,7 +100,7 @@ def run_on(args: argparse.Namespace, asked: LaunchRequest) -> int:
         raise WrongCallError(str(error)) from None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Call:
     """A `run` call for a box. With `own_directory`, the box refuses a directory that others can change."""
 

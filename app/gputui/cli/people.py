@@ -13,6 +13,7 @@ from gputui.choosing.verdict import Verdict, verdicts
 from gputui.choosing.verdict_text import brief, job_claimed_and_runs_on, reason, user_name
 from gputui.cli.common import (
     DONE,
+    Call,
     Parser,
     add_source_options,
     opened,
@@ -21,7 +22,6 @@ from gputui.cli.common import (
     print_lines,
     read_with_past,
     say,
-    starting_nothing,
 )
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import UNKNOWN, age, by, duration, printable, size
@@ -60,8 +60,7 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = starting_nothing(parser(), words, command)
+def main(args: Call) -> int:
     rules = own_settings().rules
     with opened(args) as source:
         snapshot = read_with_past(source, Want.ALL & ~Want.WIRING)

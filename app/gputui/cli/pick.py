@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
 from gputui.allocating.allocate import allocate
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import (
     DONE,
+    Call,
     Parser,
     add_source_options,
     opened,
     own_settings,
     print_json,
-    starting_nothing,
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.request_options import add_request_options, add_wait_option, device_request
@@ -60,12 +59,11 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = starting_nothing(parser(), words, command)
+def main(args: Call) -> int:
     if args.hosts is not None:
         from gputui.cli.boxes import pick_from_boxes
 
-        return pick_from_boxes(args, words)
+        return pick_from_boxes(args)
     as_json = args.format == "json"
     asked = device_request(args)
     if asked.auto:

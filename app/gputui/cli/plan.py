@@ -15,6 +15,7 @@ from gputui.choosing.grouping import ALL_REDUCE
 from gputui.cli.common import (
     CHECK_FAILED,
     DONE,
+    Call,
     Parser,
     WrongCallError,
     elsewhere,
@@ -119,15 +120,14 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = parser().parse_args(words)
+def main(args: Call) -> int:
     if args.name is not None:
         if args.model is not None or args.parameters is not None:
             raise WrongCallError("MODEL, --model and --parameters mean the same: give one of them")
         args.model = args.name
     if args.use is None and (args.folder is not None or args.overwrite):
         raise WrongCallError("-o and --overwrite need --use STRATEGY")
-    if args.use is not None and not command and args.saved is None:
+    if args.use is not None and not args.argv and args.saved is None:
         raise WrongCallError("--use starts a command: put it after --, as in `--use ddp -- train.py`")
     if args.prove and args.json:
         raise WrongCallError("--prove cannot be used with --json: it prints a table")
@@ -140,14 +140,15 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         from gputui.cli.boxes import call_on_boxes
 
         # On the other boxes, the files that the command names are in the directory of the same name.
-        here = [f"--directory={os.getcwd()}"] if command and args.directory is None else []  # noqa: PTH109
-        return call_on_boxes("plan", args, [*words, *here], command)
+        if args.argv and args.directory is None:
+            args.words = [*args.words, f"--directory={os.getcwd()}"]  # noqa: PTH109
+        return call_on_boxes(args)
     nodes, args.nodes = args.nodes, 1
     if nodes > 1 and (args.use is not None or args.prove or args.n == AUTO):
         raise WrongCallError("--use, --prove and -n auto are for one machine: leave out --nodes")
     if args.network is not None and nodes == 1:
         raise WrongCallError("--network is the network between machines: it needs --nodes")
-    asked = launch_request(args, command or ())
+    asked = launch_request(args, args.argv or ())
     options = asked.options
     if options.nodes > 1:
         raise WrongCallError("the saved launch is for several machines, and a plan is for one")
@@ -180,7 +181,7 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     answered = [*answer_lines(made, found, width)]
     notes = [line for each in made.notices for line in packed([f"note: {each}"], width and width - _SAID)]
     print("\n".join(answered))
-    if starting := _starting(args, words, command or (), made):
+    if starting := _starting(args, args.words, args.argv or (), made):
         print_line(f"  {starting}")
     room = shutil.get_terminal_size().lines - len(answered) - len(notes) - _BESIDE
     print("", *table_lines(made, found, width, args.all or width is None, room), sep="\n", flush=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputui.cli.common import WrongCallError, say
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 
 if TYPE_CHECKING:
     from gputui.launching.training_words import Training
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gputui.requesting.launch_request import LaunchRequest
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subject:
     """The subject of a plan. `place` is the folder or file of the model, None for a number of parameters."""
 

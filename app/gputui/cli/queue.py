@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
 
 from gputui.allocating.claims.folder import unusable
 from gputui.allocating.queue import waiters
@@ -14,6 +13,7 @@ from gputui.choosing.queue_text import next_in_line, occupied_columns, turn_colu
 from gputui.choosing.verdict import verdicts
 from gputui.cli.common import (
     DONE,
+    Call,
     Parser,
     add_source_options,
     elsewhere,
@@ -23,7 +23,6 @@ from gputui.cli.common import (
     print_lines,
     read_with_past,
     say,
-    starting_nothing,
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.inventory.claim import Claim
@@ -55,12 +54,11 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = starting_nothing(parser(), words, command)
+def main(args: Call) -> int:
     if args.hosts is not None:
         from gputui.cli.boxes import call_on_boxes
 
-        return call_on_boxes("queue", args, words)
+        return call_on_boxes(args)
     want = Want.NAMES | Want.QUEUE if args.json else Want.ALL & ~Want.WIRING
     unread = None
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 
 from gputui.allocating.settings import SettingsError
 from gputui.choosing.rules import DEFAULT_RULES, Rules
@@ -12,6 +11,7 @@ from gputui.choosing.verdict import verdicts
 from gputui.cli.common import (
     DONE,
     INTERNAL,
+    Call,
     Parser,
     WrongCallError,
     add_source_options,
@@ -20,7 +20,6 @@ from gputui.cli.common import (
     opened,
     own_settings,
     say,
-    starting_nothing,
     write_file,
 )
 from gputui.cli.ls_text import document_text
@@ -69,8 +68,7 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = starting_nothing(parser(), words, command)
+def main(args: Call) -> int:
     if args.file is not None and args.output is not None:
         raise WrongCallError("FILE and -o cannot be used together")
     args.file = args.file or args.output
@@ -80,9 +78,9 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
         from gputui.cli.recorder import note, run_daemon
 
         if args.if_stray is not None:
-            from gputui.cli import jobs
+            from gputui.cli.dispatch import run_subcommand
 
-            jobs.main(("stop", "--if-stray", args.if_stray), None)
+            run_subcommand("jobs", ("stop", "--if-stray", args.if_stray))
         return note(args.if_idle) if args.note else run_daemon()
     if args.file is None:
         raise WrongCallError("record needs a FILE (- for stdout), or --daemon")

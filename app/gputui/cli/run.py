@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from gputui.cli.become import become
-from gputui.cli.common import DONE, INTERNAL, Parser, WrongCallError, elsewhere, say
+from gputui.cli.common import DONE, INTERNAL, Call, Parser, WrongCallError, elsewhere, say
 from gputui.cli.launch_call import (
     add_force,
     add_launch_options,
@@ -101,12 +101,11 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = parser().parse_args(words)
+def main(args: Call) -> int:
     if args.request is None:
-        return start(args, command or ())
+        return start(args, args.argv or ())
     if (
-        command is not None
+        args.argv is not None
         or args.saved is not None
         or launch_request(args, ()) != LaunchRequest(LaunchOptions())
     ):

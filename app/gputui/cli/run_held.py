@@ -24,7 +24,7 @@ from gputui.allocating.allocation import Allocation
 from gputui.allocating.errors import WaitedTooLongError
 from gputui.cli.common import WrongCallError, say
 from gputui.inventory.formatting import duration
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.typed_json import DocumentError, Record, check, loads, whole
 from gputui.jobs.foreground import LEFT
 from gputui.launching.host_environment import ThisHost, is_free
@@ -32,8 +32,7 @@ from gputui.launching.launch_options import Meeting, table
 from gputui.launching.launchers.torchrun import PORT, endpoint
 from gputui.launching.start import StartError, look_ahead
 from gputui.requesting.prepared_launch import PreparedLaunch
-from gputui.system.environment import given_environment
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import Environ, given_environment
 
 __all__ = ["HELD_FOR", "LEFT", "agreed", "met", "obey_input", "reached"]
 
@@ -94,7 +93,7 @@ def met(allocation: Allocation) -> tuple[str, Meeting] | None:
     return agreed(line)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Reachable:
     address: str | None
     port: Annotated[int, whole(1, 65535)] | None
@@ -109,7 +108,7 @@ def reached(line: bytes) -> tuple[str | None, int | None]:
     return None if told.address is None else str(ipaddress.ip_address(told.address)), told.port
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Agreed:
     rendezvous: Annotated[str, check(str, table()["rendezvous"].accepts, "HOST or HOST:PORT")]
     id: Annotated[str, check(str, re.compile("[a-z0-9]{1,40}").fullmatch, "letters and digits")]

@@ -17,6 +17,7 @@ from gputui.cli.become import become
 from gputui.cli.common import (
     DONE,
     WRONG_CALL,
+    Call,
     Parser,
     WrongCallError,
     add_source_options,
@@ -90,21 +91,20 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = parser().parse_args(words)
+def main(args: Call) -> int:
     source = named_source(args.demo, args.recording, args.root)
     found = own_settings()
     reason = _no_screen()
     if reason:
-        return _table_instead(source, reason, command)
+        return _table_instead(source, reason, args.argv)
     from gputui.tui.replaced_files import UpdatedError
     from gputui.tui.run import run_screen
 
-    example = EXAMPLE if args.demo is not None and not command else ()
+    example = EXAMPLE if args.demo is not None and not args.argv else ()
     try:
         outcome = run_screen(
             source,
-            tuple(command or ()),
+            tuple(args.argv or ()),
             given_environment(),
             Comparing(),
             found.rules,
@@ -115,10 +115,12 @@ def main(words: Sequence[str], command: Sequence[str] | None) -> int:
     except SettingsError as error:
         raise WrongCallError(str(error)) from None
     except NoSourceError as error:
-        if not command or elsewhere(args):
+        if not args.argv or elsewhere(args):
             raise
         # A user who gives a command wants it to run.
-        raise NoSourceError(f"{error}; on the CPU: gputui run --gpus none -- {shlex.join(command)}") from None
+        raise NoSourceError(
+            f"{error}; on the CPU: gputui run --gpus none -- {shlex.join(args.argv)}"
+        ) from None
     if outcome.text:
         print(outcome.text)
     if outcome.warning:

@@ -29,6 +29,9 @@ SUBCOMMANDS: dict[str, str] = {
 }
 """Every subcommand, with its line in `gputui --help`; each is in the module of `module_of`."""
 
+STARTING = {"run", "export", "check", "compare", "each", "plan"}
+"""The subcommands that take a command."""
+
 
 def module_of(name: str) -> str:
     """The module of a subcommand; "" is the call without one."""

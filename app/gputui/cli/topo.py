@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import combinations
 
 from gputui.choosing.bandwidth import bandwidth, generation
 from gputui.choosing.tree import lines, links_in_words
 from gputui.cli.common import (
     DONE,
+    Call,
     Parser,
     add_source_options,
     opened,
     print_json,
     print_lines,
     say,
-    starting_nothing,
 )
 from gputui.inventory.device import Device
 from gputui.inventory.document import TOPOLOGY
@@ -71,8 +71,7 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = starting_nothing(parser(), words, command)
+def main(args: Call) -> int:
     with opened(args) as source:
         snapshot = source.read(Want.NAMES | Want.TOPOLOGY)
     for device in snapshot.devices:

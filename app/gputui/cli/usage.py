@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from gputui.cli.common import (
     DONE,
+    Call,
     Parser,
     WrongCallError,
     add_source_options,
@@ -18,7 +19,6 @@ from gputui.cli.common import (
     print_json,
     print_lines,
     say,
-    starting_nothing,
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.inventory.columns import printed
@@ -72,12 +72,11 @@ def parser() -> Parser:
     return made
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = starting_nothing(parser(), words, command)
+def main(args: Call) -> int:
     if args.hosts is not None:
         from gputui.cli.boxes import call_on_boxes
 
-        return call_on_boxes("usage", args, words)
+        return call_on_boxes(args)
     until = time.time()
     since = until - (_SINCE if args.since is None else args.since)
     if elsewhere(args):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputui.inventory.light_dataclasses import dataclass, field
+from gputui.inventory.light_dataclasses import field, frozen
 from gputui.inventory.process import Identity
 
 if TYPE_CHECKING:
     from gputui.inventory.typed_json import Moment
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Claim:
     """The holder of a device, as far as the claim can be trusted.
 

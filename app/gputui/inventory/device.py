@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gputui.inventory.formatting import is_digits
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.process import Process
 
 if TYPE_CHECKING:
     # In a module of its own, because `pick`, which must be quick, reads none.
     from gputui.inventory.telemetry import Telemetry
     from gputui.inventory.typed_json import Celsius, Moment
+
+Facts = dict[str, Any]
+"""The values of some fields of a device, of its telemetry or of a snapshot, by name."""
 
 FaultKind = Literal["lost", "reset", "error", "processes"]
 """lost: fallen off the bus (NVML 15); reset: needs a reset (NVML 16); processes: its process list
@@ -41,7 +44,7 @@ def is_uuid(key: str) -> bool:
     return not key.startswith(_NO_UUID)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fault:
     """Why a device, or one fact of it, could not be read. `since` is seconds since the epoch."""
 
@@ -50,7 +53,7 @@ class Fault:
     since: Moment | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Device:
     """The facts of one device at one time. None means "not known", never 0.
 

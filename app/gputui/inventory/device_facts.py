@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, UNKNOWN, duration, number, printable, size
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.telemetry import Telemetry
 from gputui.inventory.xid import MEANINGS
@@ -17,7 +17,7 @@ _WORKING = 20
 _NOTHING_KNOWN = Telemetry()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fact:
     """A name and a text; `fraction` (0 to 1) is for a bar, `alarm` marks a fact that needs attention."""
 
@@ -27,7 +27,7 @@ class Fact:
     alarm: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Group:
     """Facts of one kind."""
 

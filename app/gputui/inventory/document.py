@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, FaultKind
 from gputui.inventory.errors import GputuiError
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.link import PEER_WORDS, SELF, is_link
 from gputui.inventory.process import Ancestor, Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
@@ -43,7 +43,7 @@ MOST_NUMBERS = 262_144
 """The most CPUs and NUMA nodes of all devices together: 72 devices of a machine with 3,600."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trouble:
     """A fact that could not be read: of the device at that place in the list, or of the box as a whole."""
 

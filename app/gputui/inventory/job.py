@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from gputui.inventory.errors import GputuiError
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.process import Identity
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class NoSuchJobError(JobError):
     code = "no_such_job"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PidScope:
     """The scope in which a pid means one process: one machine, one boot of it, one pid namespace.
 
@@ -55,7 +55,7 @@ class PidScope:
     pids: Words | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobDevice:
     """The facts about a device in a job's record: its names, no measurements."""
 
@@ -75,7 +75,7 @@ STEPS: tuple[Step, ...] = ("directory", "confinement", "program")
 """The steps before a command runs, in this order; `supervise.py` has these names too."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trouble:
     """Why a command could not be started: the system's error number, and the step that failed."""
 
@@ -88,7 +88,7 @@ NOWHERE = Path(os.devnull)
 UNKNOWN_SCOPE = PidScope("", None, None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Job:
     """A job from its record, from another box, or from a simulated box.
 

@@ -6,7 +6,8 @@ Type checkers see the originals, and refuse what the standard library refuses wh
 
 It supports the features that gputui's classes use: frozen, slots, kw_only and eq; default, default_factory,
 repr, compare and metadata; inheritance from each other, `__post_init__`, `ClassVar`, copying and pickling.
-`dataclasses.fields`, `replace`, `asdict` and `is_dataclass` work for these classes too.
+`dataclasses.fields`, `replace`, `asdict` and `is_dataclass` work for these classes too. `frozen` is
+`dataclass(frozen=True, slots=True)`, which nearly all of gputui's values are.
 """
 
 from __future__ import annotations
@@ -14,11 +15,24 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-__all__ = ["dataclass", "field", "fields", "is_optional", "replace"]
+__all__ = ["dataclass", "field", "fields", "frozen", "is_optional", "replace"]
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from dataclasses import Field, dataclass, field, fields, replace
-    from typing import Any
+    from typing import Any, TypeVar, overload
+
+    from typing_extensions import dataclass_transform
+
+    _T = TypeVar("_T")
+
+    @overload
+    @dataclass_transform(frozen_default=True, field_specifiers=(field,))
+    def frozen(cls: type[_T], /) -> type[_T]: ...
+    @overload
+    def frozen(*, kw_only: bool = False, eq: bool = True) -> Callable[[type[_T]], type[_T]]: ...
+    def frozen(cls: Any = None, /, **more: bool) -> Any:
+        """A dataclass with slots whose objects never change."""
 
     def is_optional(field: Field[Any]) -> bool:
         """Whether an object can be made without a value for this field."""
@@ -96,6 +110,9 @@ else:
             return cls
 
         return decorate if cls is None else decorate(cls)
+
+    def frozen(cls=None, /, **more):
+        return dataclass(cls, frozen=True, slots=True, **more)
 
     _Slot = type(_Field.name)
 

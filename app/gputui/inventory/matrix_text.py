@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.link import SELF, LinkMatrix, direct_links, family, is_link
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality, from_ranges, ranges
@@ -76,7 +76,7 @@ class MatrixError(ValueError):
     """The text has no matrix, or a contradictory one. The message is one line."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Printed:
     """A printed matrix. `nic_links`: a row for each GPU and then each NIC, a column for each NIC.
 
@@ -198,7 +198,7 @@ def _short(name: str) -> str:
     return name if len(name) <= _MOST_SHOWN else name[:_MOST_SHOWN] + "…"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Header:
     """The columns: the devices' names, and the position of each affinity column."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from gputui.inventory.light_dataclasses import dataclass, field
+from gputui.inventory.light_dataclasses import field, frozen
 
 if TYPE_CHECKING:
     from gputui.inventory.typed_json import Moment, Positive
@@ -24,7 +24,7 @@ OWNER_UNKNOWN = "no visible owner"
 """The note of a process that exists but whose owner may not be read (hidepid): its device is occupied."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Identity:
     """One process and no other: a pid alone is reused sooner or later.
 
@@ -36,7 +36,7 @@ class Identity:
     ticks: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ancestor:
     """A process that started another; users recognise a job by it (`torchrun`, a shell, tmux)."""
 
@@ -44,7 +44,7 @@ class Ancestor:
     command: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Process:
     """One process on one device, as reported by NVML and the operating system.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import short_name
-from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.light_dataclasses import dataclass, field, frozen, replace
 from gputui.inventory.link import LinkMatrix, NumberMatrix, PeerMatrix
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostLoad:
     """The load of the machine itself. None means "not known".
 
@@ -42,7 +42,7 @@ class HostLoad:
     memory_total: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Host:
     """The machine: its name, the driver's version, and the newest CUDA that the driver supports.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, get_args
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 
 if TYPE_CHECKING:
     from gputui.inventory.typed_json import Celsius, Large, Moment
@@ -16,7 +16,7 @@ NvlinkFabric = Literal["not started", "in progress", "ready", "failed"]
 NVLINK_FABRICS: tuple[NvlinkFabric, ...] = get_args(NvlinkFabric)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Telemetry:
     """The facts on a device's page beyond the table: read only for devices on display.
 

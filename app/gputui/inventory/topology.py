@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.link import LinkMatrix
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Locality:
     """The surroundings of one device: CPUs, memory, its slot. None: not known; () CPUs: none are visible.
 
@@ -28,7 +28,7 @@ class Locality:
     pcie_width: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nic:
     """A network device with RDMA, by its kernel name ("mlx5_0")."""
 
@@ -37,7 +37,7 @@ class Nic:
     numa_node: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Topology:
     """The wiring of the box, in addition to the matrices of the snapshot. Rows follow `Snapshot.devices`.
 

@@ -19,7 +19,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass, is_optional
+from gputui.inventory.light_dataclasses import frozen, is_optional
 
 MOST_TEXT = 128 * 1024
 """Linux's limit on one argument (MAX_ARG_STRLEN)."""
@@ -63,7 +63,7 @@ def wrong(value: object, want: str) -> DocumentError:
     return DocumentError(f"expected {want}, found {shown if len(shown) <= 40 else shown[:37] + '…'}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Form:
     """How values of a type are read and written.
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from gputui.inventory.light_dataclasses import dataclass, field
+from gputui.inventory.light_dataclasses import field, frozen
 
 if TYPE_CHECKING:
     from gputui.inventory.typed_json import Moment, Positive
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Waiter:
     """A program in line. Facts that are not from the system are its own statements, untrusted.
 

@@ -10,8 +10,8 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.store import Stored, readable_job, stored
 from gputui.jobs.wait import wait_for_any
 from gputui.requesting.launch_request import LaunchRequest, jobs_of
+from gputui.system.environment import Environ
 from gputui.system.lock_holders import ancestors
-from gputui.vendors.visibility import Environ
 
 
 class AwaitedJobError(JobError):

@@ -11,8 +11,7 @@ from gputui.jobs.own_call import this_gputui
 from gputui.launching.launch import Launch
 from gputui.launching.quoting import quote
 from gputui.requesting.launch_request import LaunchRequest, sent
-from gputui.system.environment import SENT_WORDS, WORDS
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import SENT_WORDS, WORDS, Environ
 
 _LINES = 1000
 """Lines of a log at which following begins, as `gputui jobs log -f` does on a terminal here."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.job import Job, place_in_list
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.typed_json import DocumentError, Json, Record, loads_of_others
 from gputui.jobs.last_lines import lines_in
 from gputui.jobs.record import TOLD
@@ -34,7 +34,7 @@ _MOST_LOG = 64 * 1024
 _LONGEST_TITLE, _LONGEST_STATE = 400, 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BoxJobs:
     """The jobs of a box.
 
@@ -76,7 +76,7 @@ def jobs_told(answer: Answer, now: float) -> BoxJobs:
     return BoxJobs(answer.alias, shown, len(read) - len(shown), len(said.unreadable), None, now)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Told:
     jobs: tuple[object, ...]
     unreadable: tuple[object, ...] = ()

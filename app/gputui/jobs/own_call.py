@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 
 _PACKAGES = str(Path(__file__).parents[2])
 """The folder that contains gputui. The interpreter alone may not know it (a zip that has unpacked itself)."""
@@ -26,7 +26,7 @@ def this_gputui(words: Sequence[str], entry: str = "entry") -> tuple[str, ...]:
     return (sys.executable, "-c", _GPUTUI.format(entry=entry), *words)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnCall:
     """The call of gputui that a job runs: its subcommand with the arguments `words`. The words may hold
     secrets and are not on the command line, which every user of the machine can read: the job reads them from

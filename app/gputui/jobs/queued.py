@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gputui.allocating.claims.own_lease import NO_LEASE, own_lease
 from gputui.inventory.job import Job, JobError
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.typed_json import DocumentError, Record
 from gputui.jobs.experiments.request import REQUEST, SUBCOMMANDS, ExperimentRequest, without_secrets
 from gputui.jobs.own_call import OwnCall, this_gputui
@@ -15,7 +15,7 @@ from gputui.jobs.rerun import runs_experiment
 from gputui.jobs.start import start_job
 from gputui.launching.launch import Launch
 from gputui.requesting.launch_request import LaunchRequest, sent, sparse
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import Environ
 
 if TYPE_CHECKING:
     from gputui.inventory.typed_json import Words
@@ -48,7 +48,7 @@ def queue_job(
     return start_job(launch, environ, name, own.descriptors, call, request=request)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeptExperiment:
     """The request of the experiment that a job runs, without secrets, and the names of what is withheld."""
 

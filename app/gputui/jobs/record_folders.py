@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from gputui.inventory.job import JobError, NoSuchJobError
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.typed_json import DocumentError, loads
 from gputui.system.files import private_folder, read_own
 from gputui.system.trust import how_changed
@@ -40,7 +40,7 @@ R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unreadable:
     """A folder without a readable record, and the reason."""
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import replace
+from gputui.system.environment import Environ
 from gputui.timeline.usage import recorded
 
 
-def with_usage(jobs: Sequence[Job], environ: Mapping[str, str]) -> list[Job]:
+def with_usage(jobs: Sequence[Job], environ: Environ) -> list[Job]:
     """Return the jobs with what was recorded of the energy, utilization and memory of their devices."""
     began = [job.began or job.created for job in jobs if job.devices and job.box is None]
     if not began:

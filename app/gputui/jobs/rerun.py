@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputui.allocating.device_request import DeviceRequest
 from gputui.choosing.named_devices import NONE
 from gputui.inventory.job import Job
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.typed_json import DocumentError, Record
 from gputui.launching.history import working_directory
 from gputui.launching.launch_options import LaunchOptions
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gputui.inventory.typed_json import Words
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Kept:
     """A launch request for a record; `where`, the working directory to which its paths are relative; and the
     names of the variables that are left out because their values look like secrets."""

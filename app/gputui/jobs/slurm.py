@@ -11,7 +11,7 @@ from typing import IO
 from gputui.allocating.errors import NotEnoughError
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import devices_text, printable
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.jobs.start import detached
 from gputui.launching.compose import compose, launcher_of
 from gputui.launching.launch import Launch
@@ -20,8 +20,8 @@ from gputui.launching.quoting import quote
 from gputui.launching.slurm_launch import SlurmError, SlurmRequest, output_of, through_slurm
 from gputui.launching.start import run_child
 from gputui.sources.slurm.cluster import Cluster, Node, Partition
+from gputui.system.environment import Environ
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Environ
 
 _SUBMITTED = re.compile(r"([0-9]+)(?:;([A-Za-z0-9_.-]+))?")
 _MOST_TEXT = 64 * 1024
@@ -115,7 +115,7 @@ def slurm_launch(
     return through_slurm(launch, request)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Submitted:
     """The outcome of the submission of a batch job.
 

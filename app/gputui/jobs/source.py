@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from gputui.inventory.job import Job
     from gputui.jobs.store import Stored
-    from gputui.vendors.visibility import Environ
+    from gputui.system.environment import Environ
 
 _EVERY = 1.0
 """Seconds between two reads of the jobs."""

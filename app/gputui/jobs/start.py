@@ -37,9 +37,9 @@ from gputui.launching.launch_options import NEVER
 from gputui.launching.secrets import program_and_script, without_secrets
 from gputui.launching.start import StartError, cannot_start
 from gputui.requesting.launch_request import LaunchRequest, jobs_of
+from gputui.system.environment import Environ
 from gputui.system.files import create_private
 from gputui.system.users import own_name
-from gputui.vendors.visibility import Environ
 
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease

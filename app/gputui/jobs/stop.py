@@ -8,7 +8,7 @@ import signal
 import time
 
 from gputui.inventory.job import STOP, Job, JobError
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.process import Identity
 from gputui.jobs.process_tree import alive, family, own_scope, session, writers
 from gputui.jobs.record import write_finished
@@ -22,7 +22,7 @@ _PATIENCE = 10.0
 _ASK_AGAIN = 0.05
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stopped:
     """The outcome of a stop: the job afterwards, and a sentence for people."""
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from gputui.inventory.job import FINISHED, Job, JobError
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.jobs.process_tree import own_scope
 from gputui.jobs.record import read_job
 from gputui.jobs.record_folders import Unreadable, find_by_word, read_folders, remove
 from gputui.jobs.typed_name import typed_list, typed_name
+from gputui.system.environment import Environ
 from gputui.system.files import NoHomeError, state_folder
 
 
-def jobs_folder(environ: Mapping[str, str]) -> Path:
+def jobs_folder(environ: Environ) -> Path:
     """The folder of our user's jobs. Raises JobError when the user has no home."""
     try:
         return state_folder(environ) / "jobs"
@@ -22,7 +22,7 @@ def jobs_folder(environ: Mapping[str, str]) -> Path:
         raise JobError(str(error)) from None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stored:
     """The contents of the jobs' folder; the jobs in the order they were started."""
 
@@ -30,7 +30,7 @@ class Stored:
     unreadable: tuple[Unreadable, ...] = ()
 
 
-def stored(environ: Mapping[str, str], before: Stored | None = None, since: float = 0.0) -> Stored:
+def stored(environ: Environ, before: Stored | None = None, since: float = 0.0) -> Stored:
     """Read everything in the jobs' folder. Raises JobError when the folder cannot be read.
 
     Jobs that had ended in `before` are final and are not read again. Jobs that ended before `since` (seconds
@@ -48,7 +48,7 @@ def stored(environ: Mapping[str, str], before: Stored | None = None, since: floa
     return Stored(*read_folders(jobs_folder(environ), lambda folder: read_job(folder, scope), ended, wanted))
 
 
-def all_jobs(environ: Mapping[str, str]) -> list[Job]:
+def all_jobs(environ: Environ) -> list[Job]:
     """Our jobs in the order they were started. Raises JobError when their folder cannot be read."""
     return list(stored(environ).jobs)
 

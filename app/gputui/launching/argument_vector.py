@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Literal
 
 from gputui.inventory.formatting import is_digits
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 
 
 class OptionTable:
@@ -83,7 +83,7 @@ class OptionTable:
         return min(1, len(following)) if takes else 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Option:
     """An option as it was given.
 
@@ -114,7 +114,7 @@ class Option:
         return (f"{self.spelling}{self.glue}{self.value}",)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Arguments:
     """The parsed words of a program. `rest` holds the words after the options, including a leading "--"."""
 

@@ -10,17 +10,18 @@ from __future__ import annotations
 import base64
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import which
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
+from gputui.system.environment import Environ
 
 _PATIENCE = 2.0
 """Timeout of a tool in seconds; xclip on a dead X server never answers."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Copied:
     """The outcome. `sure`: a program took the text; otherwise a terminal was asked, which does not answer.
     `asked`: false where there was no terminal to ask."""
@@ -35,7 +36,7 @@ def osc52(text: str) -> str:
     return f"\x1b]52;c;{base64.b64encode(text.encode(errors='surrogateescape')).decode()}\x07"
 
 
-def copy(text: str, environ: Mapping[str, str], write: Callable[[str], None] | None = None) -> Copied:
+def copy(text: str, environ: Environ, write: Callable[[str], None] | None = None) -> Copied:
     """Copy `text`; `write` sends an escape sequence to the terminal (default: through /dev/tty)."""
     for name, argv in tools(environ):
         if _fed(argv, text, environ):
@@ -51,7 +52,7 @@ def copy(text: str, environ: Mapping[str, str], write: Callable[[str], None] | N
     return Copied("sent to the terminal's clipboard (OSC 52; terminals do not confirm it)", False)
 
 
-def tools(environ: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
+def tools(environ: Environ) -> Iterator[tuple[str, list[str]]]:
     """Yield the tools to try in this environment, in order, as (name, argv)."""
     remote = "SSH_TTY" in environ or "SSH_CONNECTION" in environ
     if not remote:
@@ -67,7 +68,7 @@ def tools(environ: Mapping[str, str]) -> Iterator[tuple[str, list[str]]]:
         yield "tmux", ["tmux", "load-buffer", "-w", "-"]
 
 
-def _fed(argv: list[str], text: str, environ: Mapping[str, str]) -> bool:
+def _fed(argv: list[str], text: str, environ: Environ) -> bool:
     try:
         # xclip and wl-copy keep running to serve the text: they must not hold our output open.
         done = subprocess.run(

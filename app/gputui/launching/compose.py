@@ -32,9 +32,10 @@ from gputui.launching.programs.serving import SERVING
 from gputui.launching.python_command import is_python
 from gputui.launching.read_intent import read_intent
 from gputui.launching.wrappers import assigned, unwrap, with_variables
+from gputui.system.environment import Environ
 from gputui.vendors.registry import vendor_of
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Changes, Environ, Visibility, with_changes
+from gputui.vendors.visibility import Changes, Visibility, with_changes
 
 
 def launcher_of(options: LaunchOptions) -> Launcher:

@@ -31,11 +31,12 @@ from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.shell_script import read_shell
 from gputui.launching.shells import shell_of
 from gputui.launching.wrappers import unwrap, wrappers
+from gputui.system.environment import Environ
 from gputui.system.landlock import LandlockError, check
 from gputui.system.root import HERE, Root
 from gputui.vendors.registry import vendor_of, vendors_here
 from gputui.vendors.vendor import renumbered
-from gputui.vendors.visibility import CONFINED, Confine, Environ
+from gputui.vendors.visibility import CONFINED, Confine
 
 
 class CannotConfineError(RequestError):

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.typed_json import DocumentError, Epoch, Record, loads
+from gputui.system.environment import Environ
 from gputui.system.files import NoHomeError, private_folder, read_own, state_folder, write_private
 from gputui.system.root import Root
 from gputui.vendors.registry import vendor_of, vendors_maybe_on
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Environ
 
 if TYPE_CHECKING:
     from gputui.vendors.driver_process import DriverDevice
@@ -133,7 +133,7 @@ def _is(seen: DriverDevice, device: Device) -> bool:
     return ":" in found and place.endswith(found) and device.parent is None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Proof:
     """The key of a proof, why it failed (None: it did not), and when it was made."""
 
@@ -142,7 +142,7 @@ class _Proof:
     time: Epoch
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Proofs:
     proofs: tuple[_Proof, ...]
 

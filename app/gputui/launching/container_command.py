@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from gputui.inventory.device import Device
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.launching.argument_vector import (
     Arguments,
     Option,
@@ -45,7 +45,7 @@ _GLOBAL = OptionTable(
 """The options before `run`. `-v` and `-h` start nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GpuRequest:
     """The devices that a container is to be given.
 
@@ -59,7 +59,7 @@ class GpuRequest:
     ordered: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContainerCommand:
     """A `docker run` as it was typed.
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.launching.argument_vector import OptionTable, program_name, read_options
 from gputui.launching.container_command import ENGINES, RUN, read_container
 from gputui.launching.wrappers import WRAPPERS, unwrap, wrappers
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Daemonizer:
     """`only_by`: the options that make the program a daemonizer, () for always; `unless`: the options with
     which it is not a daemonizer."""

@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gputui.inventory.device import Device
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.snapshot import Snapshot
 from gputui.vendors.registry import vendor_of, vendors_here, vendors_of
 
 THREADS = "OMP_NUM_THREADS"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EnvironmentHint:
     """A variable, the suggested value, and its effect."""
 

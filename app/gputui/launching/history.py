@@ -11,12 +11,12 @@ from pathlib import Path
 from gputui.inventory.columns import Column
 from gputui.inventory.errors import WrongCallError
 from gputui.inventory.formatting import counted, duration, is_digits, printable
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.launching.launch_options import AUTO, LaunchOptions
 from gputui.launching.secrets import is_secret, secret_word
 from gputui.launching.shell_words import command_line
+from gputui.system.environment import Environ
 from gputui.vendors.registry import vendors
-from gputui.vendors.visibility import Environ
 
 MOST = 40
 """The most launches without a name that are kept."""
@@ -24,7 +24,7 @@ MOST = 40
 _LONGEST_NAME = 60
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PastLaunch:
     """A past launch.
 

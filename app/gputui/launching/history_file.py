@@ -17,6 +17,7 @@ from gputui.launching.history import (
     working_directory,
 )
 from gputui.launching.launch_options import MOST, OPTIONS, LaunchOptions
+from gputui.system.environment import Environ
 from gputui.system.files import (
     NoHomeError,
     UnsafeHomeError,
@@ -26,7 +27,6 @@ from gputui.system.files import (
     state_folder,
     write_private,
 )
-from gputui.vendors.visibility import Environ
 
 SCHEMA = 1
 

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from gputui.inventory.others_files import beginning, not_read, text_beginning
 from gputui.launching.wrappers import behind_env
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import Environ
 
 T = TypeVar("T")
 

@@ -15,17 +15,18 @@ from gputui.choosing.grouping import MAX_DEVICES, Grouping
 from gputui.choosing.named_devices import NONE
 from gputui.inventory.errors import RequestError
 from gputui.inventory.formatting import devices_text, is_digits, printable
-from gputui.inventory.light_dataclasses import dataclass, field, fields, replace
+from gputui.inventory.light_dataclasses import field, fields, frozen, replace
 from gputui.launching.host_environment import HostEnvironment
+from gputui.system.environment import Environ
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Environ, Visibility, with_changes
+from gputui.vendors.visibility import Visibility, with_changes
 
 
 class ContradictionError(RequestError):
     """A call and its command ask for different devices. The message is one line that names both."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NamedDevices:
     """Devices that a command names, in order.
 
@@ -65,7 +66,7 @@ class NamedDevices:
         return DeviceCount(self.words, self.count, self.firm)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeviceCount:
     """The number of devices that a command needs: one per process, or tensor × pipeline × data parallel size.
 
@@ -93,7 +94,7 @@ class DeviceCount:
 _Said = TypeVar("_Said", NamedDevices, DeviceCount)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Intent:
     """All that a command says about devices.
 
@@ -230,7 +231,7 @@ def beside_each_other(intents: Iterable[Intent]) -> Intent:
     return reduce(Intent.beside, intents, NO_INTENT)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandContext:
     """The input of an intent besides the command's own words.
 
@@ -275,7 +276,7 @@ class CommandContext:
         return replace(self, environ=environ, typed=self.typed | variables.keys())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """The devices that a call requests: `-n`, `--gpus` and `--group`; each None where it is not given.
 

@@ -12,14 +12,15 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.others_files import beginning
 from gputui.launching.argument_vector import program_name, read_options
 from gputui.launching.host_environment import shebang
 from gputui.launching.launchers import recognised
 from gputui.launching.python_command import OPTIONS, is_python, read_python
 from gputui.launching.wrappers import WRAPPERS, assigned, unwrap, uv_starting_python, wrappers
-from gputui.vendors.visibility import Environ, with_changes
+from gputui.system.environment import Environ
+from gputui.vendors.visibility import with_changes
 
 _INLINE = re.compile(rb"^# /// script\s*$", re.MULTILINE)
 """The dependencies of a single script (PEP 723), for which uv makes a separate environment."""
@@ -29,7 +30,7 @@ class InterpreterError(Exception):
     """No interpreter was found. The message is one line."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Interpreter:
     """The words that start a script: ("uv", "run", "python"), ("/opt/venv/bin/python3",).
 

@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gputui.inventory.device import Device
-from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.light_dataclasses import field, frozen, replace
 from gputui.launching.quoting import Quoting, assignment, change_directory, quote, quote_program
+from gputui.system.environment import Environ
 from gputui.vendors.registry import vendor_named, vendor_of
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Changes, Environ, with_changes
+from gputui.vendors.visibility import Changes, with_changes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OwnDevices:
     """Words of a command that ask for devices other than the selected ones, and cannot be rewritten.
 
@@ -39,7 +40,7 @@ class OwnDevices:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Inside:
     """The start of a confined launch (confine.py), in which the devices have other numbers.
 
@@ -54,7 +55,7 @@ class Inside:
     sees: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Launch:
     """The command that will run. `changes` are (name, value) in the order shown; None unsets the variable.
 

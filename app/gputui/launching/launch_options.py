@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from gputui.inventory.formatting import is_digits, read_duration
-from gputui.inventory.light_dataclasses import dataclass, field, fields, replace
+from gputui.inventory.light_dataclasses import field, fields, frozen, replace
 from gputui.inventory.typed_json import Form, Record, Words, check, form_of, wrong
 from gputui.vendors.visibility import CONFINE, Confine, Ids
 
@@ -183,7 +183,7 @@ class Meeting(NamedTuple):
     rank: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LaunchOptions:
     """The command and its launch options, without the devices.
 

@@ -16,7 +16,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable, size
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch_options import LaunchOptions
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import Environ
 
 if TYPE_CHECKING:
     from gputui.launching.training_words import Training

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.launching.argument_vector import write_options
 from gputui.launching.compose import launcher_of, started_by_another
 from gputui.launching.container_command import read_container
@@ -31,7 +31,7 @@ class FilesDifferError(Exception):
         super().__init__(f"{', '.join(map(str, paths))}: already there with other contents")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prepared:
     """A recipe for one command.
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.launching.argument_vector import OptionTable, program_name, read_options
 from gputui.launching.wrappers import uv_starting_module
 
@@ -18,7 +18,7 @@ OPTIONS = OptionTable(
 """Source: `python --help-all` of 3.13."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PythonCommand:
     """`python -X dev -m MODULE ARGUMENT…`. At most one of module, code and script is not None.
 

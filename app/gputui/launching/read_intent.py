@@ -28,9 +28,10 @@ from gputui.launching.script_intent import python_intent, shell_intent
 from gputui.launching.shell_words import assignments
 from gputui.launching.started_script import started_script
 from gputui.launching.wrappers import assigned, handed_in, unwrap
+from gputui.system.environment import Environ
 from gputui.vendors.registry import vendors
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Environ, Visibility
+from gputui.vendors.visibility import Visibility
 
 _DEEPEST = 4
 """The limit for following scripts that start each other."""

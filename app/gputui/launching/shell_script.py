@@ -13,9 +13,10 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.others_files import NotReadError, go_on
 from gputui.launching.shell_words import WordsError, assignments, split
+from gputui.system.environment import Environ
 
 _MOST_COMMANDS = 2_000
 """The most commands that are followed, counting each iteration of a loop."""
@@ -71,7 +72,7 @@ class Value(NamedTuple):
     known: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StartedCommand:
     """A program that a script starts.
 
@@ -103,7 +104,7 @@ class _Simple(NamedTuple):
 
 
 def read_shell(
-    text: str, arguments: Sequence[str], environ: Mapping[str, str], given: Mapping[str, str] = {}
+    text: str, arguments: Sequence[str], environ: Environ, given: Mapping[str, str] = {}
 ) -> tuple[tuple[StartedCommand, ...], bool]:
     """Return the commands that a script starts, in order, and whether the whole script was read.
 
@@ -165,9 +166,7 @@ def _simple_commands(text: str) -> Iterator[_Simple]:
 class _Script:
     """The state at one line of a script, and the commands that it has started so far."""
 
-    def __init__(
-        self, arguments: Sequence[str], environ: Mapping[str, str], given: Mapping[str, str]
-    ) -> None:
+    def __init__(self, arguments: Sequence[str], environ: Environ, given: Mapping[str, str]) -> None:
         self.commands: list[StartedCommand] = []
         self.line = 1
         self._arguments: tuple[str, ...] | None = tuple(arguments)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gputui.inventory.errors import WrongCallError
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.launching.exports.form import other_changes
 from gputui.launching.launch import Launch
 from gputui.launching.quoting import posix
@@ -27,7 +27,7 @@ class SlurmError(WrongCallError):
     """Slurm cannot start the launch; the message gives the reason, and an alternative where there is one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlurmRequest:
     """A request to Slurm; the number of devices is that of the launch.
 

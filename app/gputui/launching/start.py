@@ -18,7 +18,7 @@ from gputui.launching.launch import Launch
 from gputui.launching.shell_words import one_word_for_several
 from gputui.system import landlock, time_limit
 from gputui.system.ending_signals import noted_interrupts
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import Environ
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.launching.argument_vector import program_name
 from gputui.launching.host_environment import HostEnvironment, below
 from gputui.launching.launchers import recognised
@@ -19,7 +19,7 @@ MOST = 1 << 17
 """The most bytes of a script that are read."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StartedScript:
     """A script that a command starts.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gputui.choosing.grouping import ALL_REDUCE
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.others_files import NotReadError, go_on, not_read, one_reading
 from gputui.launching.argument_vector import likely_options, program_name, whole_number
 from gputui.launching.container_command import read_container
@@ -35,8 +35,8 @@ from gputui.launching.shell_script import read_shell
 from gputui.launching.shells import shell_of
 from gputui.launching.started_script import started_script
 from gputui.launching.wrappers import unwrap
+from gputui.system.environment import Environ
 from gputui.vendors.registry import vendors
-from gputui.vendors.visibility import Environ
 
 if TYPE_CHECKING:
     from gputui.launching.programs.program import Program
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Training:
     """The training parameters of a command. None: not set.
 

@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.others_files import go_on
 from gputui.launching.argument_vector import (
     Option,
@@ -19,10 +19,11 @@ from gputui.launching.argument_vector import (
     read_options,
 )
 from gputui.launching.shell_words import Assignments, assignments
-from gputui.vendors.visibility import Changes, Environ, with_changes
+from gputui.system.environment import Environ
+from gputui.vendors.visibility import Changes, with_changes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Wrapper:
     """The rules of a wrapper.
 
@@ -240,7 +241,7 @@ WRAPPERS: dict[str, _Wrapper] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WrapperCall:
     """A wrapper before a command.
 

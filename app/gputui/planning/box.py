@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from gputui.choosing.bandwidth import Rates, bandwidth
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, size
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.link import LinkMatrix, direct_links
 from gputui.inventory.snapshot import Snapshot
 
@@ -23,7 +23,7 @@ NOMINAL_PCIE = 12.0
 """GB/s one way of PCIe where the generation or the number of lanes is unknown: 3.0 x16."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Box:
     """Devices in the order in which a launch numbers them. None means not known.
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.planning.fields import Fields
 from gputui.planning.model import (
     Cache,
@@ -69,7 +69,7 @@ _DEFAULTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shape:
     """The sizes that the forms of all families need; `kv` and `heads` are numbers of heads.
 
@@ -146,7 +146,7 @@ def _norm(width: int, bias: bool = False) -> Module:
     return Module(width * (2 if bias else 1))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Block:
     """`count` identical transformer blocks.
 
@@ -219,7 +219,7 @@ Said = bool | tuple[str, bool]
 _BIAS: Said = ("attention_bias", False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Experts:
     """The default experts of a family's layers. The configuration says which layers have them.
 
@@ -237,7 +237,7 @@ class Experts:
     dense: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Family:
     """A model type of transformers: its classes, and the parts of a decoder's blocks.
 

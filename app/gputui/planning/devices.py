@@ -11,7 +11,7 @@ from gputui.choosing.pick import Constraints, available, pick
 from gputui.choosing.verdict import State, Verdict, Verdicts
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import UNKNOWN, short_name
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import dataclass, frozen, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.planning.fewest import Fewest, fewest
 from gputui.planning.model import Model
@@ -54,7 +54,7 @@ class PlannedDevices:
         return replace(self, snapshot=snapshot, devices=there) if len(there) == len(found) else self
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidates:
     """The devices that a plan may use.
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 
 Offload = Literal["none", "optimizer", "all"]
 
 _FACTOR = 1.5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Estimate:
     """Bytes of each device, and of each host. `offload`: the states that are in host memory."""
 

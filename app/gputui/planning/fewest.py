@@ -13,7 +13,7 @@ from gputui.choosing.best import best
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.inventory.device import GROUP_SIZES, Device
 from gputui.inventory.formatting import devices_text, size
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.planning.box import Box, box_of
 from gputui.planning.memory import needed
@@ -24,7 +24,7 @@ from gputui.planning.strategies import Strategy, strategies
 from gputui.planning.workload import Workload
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fewest:
     """Sufficient devices, in order. `strategy` needs the least of each device: `needed` bytes."""
 

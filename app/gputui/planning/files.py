@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from gputui.inventory.formatting import devices_text
-from gputui.inventory.light_dataclasses import dataclass, field
+from gputui.inventory.light_dataclasses import field, frozen
 from gputui.planning.model import PlanningError
 from gputui.planning.strategies import Strategy
 from gputui.planning.workload import Precision, Workload, mixed_precision
@@ -32,7 +32,7 @@ class RecipeError(PlanningError):
     """The recipe is impossible; the message gives the reason in one line."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recipe:
     """A strategy and all other settings that its files depend on.
 
@@ -71,7 +71,7 @@ class Recipe:
         return self.strategy.kind == "fsdp2" and (group == 1 or self.devices > group)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlanFiles:
     """The launcher and the files that start a recipe.
 

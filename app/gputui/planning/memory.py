@@ -17,7 +17,7 @@ for the activations that tensor parallelism divides. The possible peaks:
 
 from __future__ import annotations
 
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.planning.model import COMPUTES, Model
 from gputui.planning.strategies import Strategy
 from gputui.planning.workload import Workload
@@ -29,7 +29,7 @@ MAX_LIVE = 1_000_000_000
 """Parameters that ZeRO-3 keeps gathered (stage3_max_live_parameters)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bytes:
     """Bytes of one device; `total` is the sum of all parts.
 

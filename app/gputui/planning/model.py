@@ -9,7 +9,7 @@ from typing import Literal
 
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 
 Compute = Literal["bf16", "autocast", "fp32"]
 """How a layer computes: all in 16 bits, in 16 bits with weights of 32 (torch.autocast), or all in 32 bits."""
@@ -38,7 +38,7 @@ class UnknownArchitectureError(PlanningError):
         self.architecture = architecture
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SavedBytes:
     """The bytes for each token that the layers of a model keep from forward for backward.
 
@@ -67,7 +67,7 @@ class SavedBytes:
         return SavedBytes(self.replicated * count, self.sharded * count, self.per_position * count)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cache:
     """The shape of the KV cache of a decoder.
 
@@ -88,7 +88,7 @@ Saved = tuple[SavedBytes, ...]
 """The values for each of `COMPUTES`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Model:
     """One model. Sizes are numbers of parameters; widths are numbers of elements.
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.inventory.formatting import devices_text, size
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.planning.box import Box
 from gputui.planning.estimators import Estimate, estimates
 from gputui.planning.memory import Bytes, gathered_layer, host_needed, needed
@@ -52,7 +52,7 @@ _ORDER = ("bucket_view", "checkpointing", "batch", _DEVICES, "optimizer", "lora"
 """The fields of the workload that remedies change; the smallest changes of the training first."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remedy:
     """One change that makes a strategy fit: a field of the workload gets this value, or there are as many
     devices."""
@@ -75,7 +75,7 @@ def _batch(sequences: int) -> Remedy:
     return Remedy("batch", sequences, f"batch {sequences}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """One strategy of a plan.
 
@@ -167,7 +167,7 @@ class Row:
         return f"the largest layer needs {size(self.layer)}" if self.layer else ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """`rows` are ranked, the best first; `estimates` are DeepSpeed's; `notices` are sentences; `changes` make
     something fit where nothing does that a launcher starts, the smallest of each kind."""
@@ -334,7 +334,7 @@ def _offers(model: Model, workload: Workload, strategy: Strategy) -> Iterator[Re
         yield Remedy("lora", _RANK, f"LoRA of rank {_RANK}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Search:
     """The search for changes that make a strategy fit into `free` bytes of each device."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.others_files import MOST_JSON, NotReadError, beginning, go_on, parse_json
 from gputui.inventory.typed_json import DocumentError, Json, Record, few
 from gputui.planning.model import PlanningError
@@ -26,7 +26,7 @@ _BUFFERS = ("rotary_emb.inv_freq", ".masked_bias", "_scale_inv", "weight_scale",
 """Name endings of tensors that are stored but are not parameters."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Count:
     """The numbers of parameters in the files and in their largest tensor; 0 where `largest` is unknown."""
 
@@ -34,7 +34,7 @@ class Count:
     largest: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Tensor:
     """One tensor in the header of a file: `data_offsets` are its begin and end behind the header."""
 
@@ -43,12 +43,12 @@ class _Tensor:
     data_offsets: tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Metadata:
     total_parameters: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Index:
     """The index of a model's files: the file of each tensor."""
 

@@ -11,14 +11,14 @@ from bisect import bisect_right
 from collections.abc import Mapping
 
 from gputui.inventory.formatting import GIB, counted, printable
-from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.light_dataclasses import field, frozen, replace
 from gputui.planning.box import Box
 from gputui.planning.model import Cache, Model
 
 MOST_TOKENS = 1 << 40
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Engine:
     """How a server uses the memory of a device.
 
@@ -86,7 +86,7 @@ ITEMS: dict[str, float] = {
 """Bytes of an element of the cache by its type (vllm/config/cache.py: CacheDType; SGLang; llama.cpp)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Serving:
     """What a command says about the server that it starts. None: not said.
 
@@ -168,7 +168,7 @@ class Serving:
         return [sizes for sizes in within if sizes[1] <= max(1, model.layers) and divides(*sizes)]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Held:
     """What the cache holds.
 

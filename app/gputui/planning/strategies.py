@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.planning.box import Box
 from gputui.planning.model import Model
 from gputui.planning.workload import MOST, Workload
@@ -35,7 +35,7 @@ PIPELINE_AND_ZERO = (
 """Why a pipeline has no other stage of ZeRO."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Strategy:
     """One way to use `devices` devices.
 

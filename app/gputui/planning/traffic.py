@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gputui.inventory.formatting import UNKNOWN
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.planning.box import Box
 from gputui.planning.memory import largest_stage
 from gputui.planning.model import Model
@@ -18,7 +18,7 @@ from gputui.planning.strategies import Strategy
 from gputui.planning.workload import Workload
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exchange:
     """One kind of data that devices exchange in a step: `bytes` sent by each device."""
 
@@ -27,7 +27,7 @@ class Exchange:
     seconds: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Traffic:
     """The traffic of each device and (optimizer) step. `seconds` is None if a link's bandwidth is unknown.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.planning.model import Compute, Model, PlanningError
 
 Precision = Literal["bf16", "autocast", "fp16", "fp32"]
@@ -19,7 +19,7 @@ def mixed_precision(precision: Precision) -> str:
     return {"autocast": "bf16", "fp16": "fp16"}.get(precision, "no")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Optimizer:
     """The states that an optimizer keeps for each trained parameter.
 
@@ -48,7 +48,7 @@ MOST = 1 << 24
 """The greatest batch, sequence, rank and number of passes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Workload:
     """One training step on each device. Raises PlanningError for invalid values.
 

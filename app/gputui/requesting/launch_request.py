@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from gputui.allocating.device_request import DeviceRequest
 from gputui.choosing.grouping import parse
-from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.light_dataclasses import field, frozen, replace
 from gputui.inventory.typed_json import DocumentError, Form, Record, Words, loads, number, parsed
 from gputui.launching.launch_options import LaunchOptions, words_of
 
@@ -22,7 +22,7 @@ NEAR = "near"
 """The value of `--threads` that means the CPUs near the devices."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelRequest:
     """The training, for `-n auto` and plans. None where the call does not give a value: the command may."""
 
@@ -42,7 +42,7 @@ class ModelRequest:
         return self.optim
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LaunchRequest:
     """A launch as it was asked for. `options.python` is relative to the directory of the launch. `near` is
     `--threads near`: a number of threads that depends on the devices. `client` is the agent that asks.

@@ -16,7 +16,7 @@ from gputui.allocating.settings import Settings
 from gputui.choosing.links import weakest
 from gputui.choosing.named_devices import NONE, entries_of
 from gputui.inventory.device import Device
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.launching.compose import compose, refusal
 from gputui.launching.daemonizers import refusal_of
 from gputui.launching.environment_hints import THREADS, threads_near
@@ -29,12 +29,13 @@ from gputui.launching.secrets import program_and_script
 from gputui.launching.start import line_in_one_word
 from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.source import Want
+from gputui.system.environment import Environ
 from gputui.vendors.registry import order_to_read, vendor_of, vendors_here, vendors_of
 from gputui.vendors.vendor import Vendor, renumbered
-from gputui.vendors.visibility import Confine, Environ
+from gputui.vendors.visibility import Confine
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandRead:
     """A launch request, the intent that its command states about devices, and whether to confine it."""
 
@@ -43,7 +44,7 @@ class CommandRead:
     confine: Confine
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PreparedLaunch(CommandRead):
     """A command that has been read, with the `request` to the box."""
 

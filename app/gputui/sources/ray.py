@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Mapping
 from typing import Annotated
 
 from gputui.inventory.formatting import MIB
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.typed_json import DocumentError, Record, form_of, loads_of_others, number, within
 from gputui.sources.source import NoSourceError
+from gputui.system.environment import Environ
 
 ADDRESS = "127.0.0.1:8265"
 """The dashboard's default address (DEFAULT_DASHBOARD_PORT of ray_constants.py)."""
@@ -32,7 +32,7 @@ _MOST_BYTES = 64 * MIB
 _MOST_GPUS = 1e6
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RayNode:
     """A live node. `host` and `id` are untrusted text.
 
@@ -47,7 +47,7 @@ class RayNode:
     given: float
 
 
-def address_of(text: str, environ: Mapping[str, str]) -> tuple[str, int]:
+def address_of(text: str, environ: Environ) -> tuple[str, int]:
     """Return host and port of a dashboard: as given, else as Ray's own variables say. Raise ValueError."""
     if not text:
         told = [environ[name] for name in _VARIABLES if environ.get(name, "").startswith(_WEB)]
@@ -79,7 +79,7 @@ def read_nodes(host: str, port: int) -> tuple[RayNode, ...]:
 Counted = Annotated[float, number(most=_MOST_GPUS)]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Usage:
     """Allocated and total devices, by Ray's names: NVIDIA's, AMD's and Intel's devices are GPUs; Gaudi's
     devices are a resource of their own."""
@@ -88,12 +88,12 @@ class _Usage:
     HPU: tuple[Counted, Counted] = (0, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Raylet:
     node: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Node:
     """A node that has just come or gone may lack some fields."""
 

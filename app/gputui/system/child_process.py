@@ -15,14 +15,15 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from gputui.inventory.formatting import MIB
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.typed_json import DocumentError, loads
+from gputui.system.environment import Environ
 from gputui.system.landlock import started
 from gputui.system.trust import who_can_change
 
@@ -39,7 +40,7 @@ _PATIENCE = 2.0
 """Seconds between SIGTERM and SIGKILL."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ended:
     """How a child ended.
 
@@ -99,7 +100,7 @@ def read_answer(path: Path) -> Any:
 
 def run(
     argv: Sequence[str],
-    environment: Mapping[str, str],
+    environment: Environ,
     directory: str | None = None,
     seconds: float = 120.0,
     cancelled: threading.Event | None = None,

@@ -11,10 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any
 
+from gputui.inventory.device import Facts
 from gputui.inventory.formatting import GIB, MIB
-from gputui.inventory.light_dataclasses import dataclass, field
+from gputui.inventory.light_dataclasses import field, frozen
 from gputui.system.pci_tree import FUNCTION, PciPlace, outermost_bridge, place
 from gputui.system.root import Root, pairs, whole
 
@@ -28,7 +28,7 @@ _SPENT = re.compile(r"drm-(engine|cycles)-(?!capacity-)(.+)")
 _OWN_MEMORY = re.compile(r"(?:vram|local)\d{0,2}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Card:
     """A graphics device.
 
@@ -156,14 +156,14 @@ class GpuFiles:
         """Whether the kernel has powered it down: reading its sensors could wake it up."""
         return self.text("power/runtime_status") == "suspended"
 
-    def readings(self, now: float) -> dict[str, Any]:
+    def readings(self, now: float) -> Facts:
         """Return temperature (°C), power and its limit (W), and clock (MHz) at `now` in seconds.
 
         All are None for a sleeping GPU.
         """
         return dict.fromkeys(SENSED) if self.asleep else self._sensed(now)
 
-    def _sensed(self, now: float) -> dict[str, Any]:
+    def _sensed(self, now: float) -> Facts:
         raise NotImplementedError
 
     def temperature(self, *labels: str) -> int | None:
@@ -212,7 +212,7 @@ _GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
 """GT/s per lane of PCIe, as the kernel writes it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Client:
     """One process's use of one card: bytes by region ("vram", "gtt"), nanoseconds by engine ("gfx").
 

@@ -7,6 +7,9 @@ import contextlib
 import os
 from collections.abc import Mapping
 
+Environ = Mapping[str, str]
+"""An environment: the values of its variables."""
+
 _SET = "LC_CTYPE"
 _VALUES = ("C.UTF-8", "C.utf8", "UTF-8")
 """Python's own values where the locale is "C", even where the user has set it (PEP 538)."""
@@ -23,7 +26,7 @@ SENT_WORDS = ("run", "--sent-words")
 old."""
 
 
-def called(environ: Mapping[str, str]) -> str | None:
+def called(environ: Environ) -> str | None:
     """Return the name of this box where the call was typed; None where it was typed here."""
     return environ.get(CALLED) or None
 

@@ -15,10 +15,11 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from gputui.system.environment import Environ
 from gputui.system.trust import how_changed, is_trusted, who_can_change
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -45,7 +46,7 @@ class NotPrivateError(OSError):
         super().__init__(errno.EPERM, reason)
 
 
-def state_folder(environ: Mapping[str, str]) -> Path:
+def state_folder(environ: Environ) -> Path:
     """Return `$XDG_STATE_HOME/gputui` of `environ`, else the state folder of the user who runs this process.
 
     A relative path does not count (XDG Base Directory Specification). Raise NoHomeError, and UnsafeHomeError
@@ -58,7 +59,7 @@ def state_folder(environ: Mapping[str, str]) -> Path:
     return folder
 
 
-def _state_folder(environ: Mapping[str, str]) -> Path:
+def _state_folder(environ: Environ) -> Path:
     named = environ.get("XDG_STATE_HOME", "")
     if os.path.isabs(named):  # noqa: PTH117
         return Path(named, "gputui")

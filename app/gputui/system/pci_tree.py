@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.system.root import Root
 
 FUNCTION = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]")
@@ -24,7 +24,7 @@ def numa_nodes(root: Root) -> int:
     return sum(name.startswith("node") and name[4:].isdigit() for name in names)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PciPlace:
     """The place of a PCI device: its host bridge, then every bridge, then the device itself."""
 

@@ -15,7 +15,7 @@ from collections.abc import Collection
 from itertools import islice
 from typing import Any
 
-from gputui.inventory.light_dataclasses import dataclass, field
+from gputui.inventory.light_dataclasses import field, frozen
 from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, OWNER_UNKNOWN, Ancestor, Process
 from gputui.system.containers import container
 from gputui.system.lock_holders import name_of
@@ -34,7 +34,7 @@ MOST_COMMAND = 4096
 nobody reads here."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Owner:
     """The system's facts about one pid; `note` explains their absence; `started` is in epoch seconds.
 
@@ -71,7 +71,7 @@ class Owner:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostUse:
     """A process's use of the machine: percent of one CPU since the last look, bytes of RAM."""
 

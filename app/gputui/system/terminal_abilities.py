@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
+
+from gputui.system.environment import Environ
 
 
 def is_utf8(stream: Any) -> bool:
@@ -11,12 +12,12 @@ def is_utf8(stream: Any) -> bool:
     return (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "") == "utf8"
 
 
-def can_draw(environ: Mapping[str, str]) -> bool:
+def can_draw(environ: Environ) -> bool:
     """Whether the terminal can move its cursor; one without a name, or a "dumb" one, cannot."""
     return environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
-def ascii_only(stream: Any, environ: Mapping[str, str]) -> bool:
+def ascii_only(stream: Any, environ: Environ) -> bool:
     """Whether to write ASCII to a stream: it is not UTF-8, or it is a terminal whose font has little more."""
     return not is_utf8(stream) or (is_terminal(stream) and environ.get("TERM") in _FEW_GLYPHS)
 
@@ -29,7 +30,7 @@ def is_terminal(stream: Any) -> bool:
     return stream is not None and bool(stream.isatty())
 
 
-def coloured(stream: Any, environ: Mapping[str, str]) -> bool:
+def coloured(stream: Any, environ: Environ) -> bool:
     """Whether to colour what is written to a stream.
 
     `NO_COLOR` means never (no-color.org), `FORCE_COLOR` always (force-color.org), unless it is empty, and

@@ -10,12 +10,13 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import inf
 from pathlib import Path
 
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
+from gputui.system.environment import Environ
 from gputui.system.files import (
     NoHomeError,
     open_own,
@@ -52,7 +53,7 @@ class Keeper:
     problem  why the past is not kept, None while it is
     """
 
-    def __init__(self, environ: Mapping[str, str], clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, environ: Environ, clock: Callable[[], float] = time.time) -> None:
         self._environ, self._clock = environ, clock
         self._meter = Meter()
         self._read = False
@@ -168,7 +169,7 @@ class Keeper:
         return self._lock is not None
 
 
-def with_kept_past(snapshot: Snapshot, environ: Mapping[str, str]) -> Snapshot:
+def with_kept_past(snapshot: Snapshot, environ: Environ) -> Snapshot:
     """The snapshot with since when its devices at 0 % have been so, where their past is kept up to now."""
     store, devices = Keeper(environ, lambda: snapshot.time).read(), []
     for device in snapshot.devices:

@@ -11,7 +11,7 @@ from math import ceil, floor, nan
 from typing import Literal
 
 from gputui.inventory.device import Device
-from gputui.inventory.light_dataclasses import dataclass, field
+from gputui.inventory.light_dataclasses import dataclass, field, frozen
 from gputui.inventory.snapshot import Snapshot
 from gputui.timeline.ring import Ring
 
@@ -119,7 +119,7 @@ class Store:
         return Timelines(self, snapshot.time, self.adopted)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Span:
     """The time that a chart shows, in columns of equal length. Equal spans show the same columns.
 
@@ -158,7 +158,7 @@ class Span:
         return floor(number * step / width + 1e-9), ceil((number + 1) * step / width - 1e-9)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Timelines:
     """The past as of one reading. Two with equal `until` and `adopted` show the same.
 

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
 from math import inf, isfinite
 from pathlib import Path
@@ -25,6 +25,7 @@ from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.others_files import beginning, parse_json
 from gputui.inventory.process import ENDED, earliest
 from gputui.inventory.snapshot import Snapshot
+from gputui.system.environment import Environ
 from gputui.system.files import NoHomeError, state_folder
 from gputui.system.trust import who_can_change
 from gputui.system.users import own_name
@@ -335,7 +336,7 @@ def of_film(film: Iterable[Snapshot]) -> Recorded:
     return found
 
 
-def recorded(environ: Mapping[str, str], since: float, until: float, by: str | None = None) -> Recorded:
+def recorded(environ: Environ, since: float, until: float, by: str | None = None) -> Recorded:
     """Read the days from one moment to another, or only their sums by one of `BY`."""
     found, folder = Recorded(), "any day"
     names: list[str] = []

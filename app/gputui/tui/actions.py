@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Literal, get_args
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.vendors.registry import default_vendor
 
 Group = Literal["Select", "Launch", "Wait", "Jobs", "Look", "Other nodes", "Settings"]
@@ -15,7 +15,7 @@ Group = Literal["Select", "Launch", "Wait", "Jobs", "Look", "Other nodes", "Sett
 GROUPS: tuple[Group, ...] = get_args(Group)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Action:
     """An action that the user can perform on the main screen.
 

@@ -21,11 +21,12 @@ from gputui.choosing.verdict import Verdict, Verdicts, verdicts, with_idle
 from gputui.choosing.verdict_text import in_use_by, reason, refusal, state_and_brief, state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import devices_text, gpus, printable, short_name
-from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.light_dataclasses import dataclass, field, frozen, replace
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
+from gputui.system.environment import Environ
 from gputui.tui.actions import key_of
 from gputui.tui.device_rows import NOISY, listed
 from gputui.vendors.registry import (
@@ -38,7 +39,7 @@ from gputui.vendors.registry import (
 )
 from gputui.vendors.registry import listed as listed_in_command
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Environ, Inherited
+from gputui.vendors.visibility import Inherited
 
 if TYPE_CHECKING:
     from gputui.choosing.bandwidth import Rates
@@ -70,7 +71,7 @@ ORDER_NAMES: dict[Order, str] = {
 _NOT_READ = Snapshot(Host(), 0.0, ())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Suggestion:
     """The best sets of devices for a request.
 
@@ -108,7 +109,7 @@ class Suggestion:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandChoice:
     """The selection that the command itself asked for.
 

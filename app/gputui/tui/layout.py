@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 
 WIDE = 120
 """Cells from which there are two columns: the table with what is below it, and the other panels."""
@@ -49,7 +49,7 @@ class LaunchRoom(NamedTuple):
     ruled: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """A panel that asks for room; see `tui/panels.py`.
 
@@ -63,7 +63,7 @@ class Part:
     spare: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Column:
     """Panels below each other, with their heights."""
 
@@ -76,7 +76,7 @@ class Column:
         return sum(lines for _, lines in self.heights)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layout:
     """The main screen at one size.
 

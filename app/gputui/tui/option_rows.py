@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.launching.compose import launcher_of
 from gputui.launching.environment_hints import hints
 from gputui.launching.launch_options import AUTO, OptionError, table, with_home, with_value
@@ -24,7 +24,7 @@ NEW = "new variable"
 """The id of the row that adds a variable."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """One setting or variable.
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.launching.launch import Launch
 
 if TYPE_CHECKING:
     from gputui.allocating.allocation import Allocation
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """Either a launch to execute, with an allocation unless a scheduler selects the devices, or an exit
     status.

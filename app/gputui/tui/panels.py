@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Literal
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.tui.app_state import AppState
 from gputui.tui.layout import WIDE, Part, Size, side_width
 from gputui.tui.process_rows import groups
@@ -45,7 +45,7 @@ _LEAST_OF_DEVICE = 7
 """Fewest lines of the panel of one device: its state and a group of facts."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Panel:
     """A region of the main screen.
 

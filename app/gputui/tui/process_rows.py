@@ -22,7 +22,7 @@ from gputui.inventory.formatting import (
     size,
     without_path,
 )
-from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.light_dataclasses import dataclass, field, frozen, replace
 from gputui.inventory.process import Process, earliest
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
@@ -36,7 +36,7 @@ _MOST_ABOVE = 3
 """Ancestors that are drawn: the launcher and its shell are enough, a desktop's whole session is too much."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """A process on a device; an ancestor of one (no device); a device that is held without a process; or a
     person.
@@ -177,7 +177,7 @@ def device_rows(app_state: AppState, key: str) -> tuple[Row, ...]:
     return tuple(_trees([row for row in _all(app_state) if row.process and row.key in keys]))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fold:
     """A single row where there is little room: the processes of one job, or one row of the list.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reading:
     """The result of one turn of the sampler, and when that turn began (`time.monotonic`). The `first` one
     leaves out what takes long."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable
 from typing import TypeVar, cast
 
 from gputui.launching.host_environment import HostEnvironment
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import Environ
 
 T = TypeVar("T")
 

@@ -25,8 +25,8 @@ from gputui.vendors.registry import order_to_read
 
 if TYPE_CHECKING:
     from gputui.jobs.experiments.request import Comparisons
+    from gputui.system.environment import Environ
     from gputui.tui.outcome import Outcome
-    from gputui.vendors.visibility import Environ
 
 _USUALLY, _PATIENCE = 0.1, 2.0
 """Seconds in which most drivers start, and after which the screen opens without one: a start takes 1.5 s

@@ -17,7 +17,7 @@ from gputui.choosing.named_devices import NONE
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import duration, gpus
 from gputui.inventory.job import how_it_ended
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.launch import Launch
 from gputui.launching.secrets import program_and_script
@@ -31,11 +31,11 @@ from gputui.tui.background import in_background
 if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
     from gputui.sources.simulated.source import SimulatedSource
+    from gputui.system.environment import Environ
     from gputui.tui.main_view import MainView
-    from gputui.vendors.visibility import Environ
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Returned:
     """The end of a command that had the terminal.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.theme import BUILTIN_THEMES, Theme
 
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import Environ
 
 DARK = Theme(
     name="dark",

@@ -7,12 +7,13 @@ The driver starts there, and no context is created on a device (`Vendor.driver_p
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from gputui.inventory.errors import GputuiError
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.typed_json import DocumentError, Record
+from gputui.system.environment import Environ
 
 _ASK = """
 import json, runpy, sys
@@ -21,7 +22,7 @@ with open(sys.argv[2], "w") as file:
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriverDevice:
     """A device as the driver shows it: its UUID and its place on the bus, None where the driver has none."""
 
@@ -29,7 +30,7 @@ class DriverDevice:
     bus: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriverAnswer:
     """The devices that the driver shows, in its order; its error code and message, None for none."""
 
@@ -45,9 +46,7 @@ class NoAnswerError(GputuiError):
     """The driver did not answer; the message says why."""
 
 
-def ask_driver(
-    probe: Path, environ: Mapping[str, str], seconds: float, left_out: Sequence[str] = ()
-) -> DriverAnswer:
+def ask_driver(probe: Path, environ: Environ, seconds: float, left_out: Sequence[str] = ()) -> DriverAnswer:
     """Return the answer of the script `probe` from a child with this environment, within `seconds`.
 
     The child cannot open the device files `left_out`. Raise NoAnswerError.

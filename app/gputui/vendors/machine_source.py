@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gputui.inventory.device import Device
+from gputui.inventory.device import Device, Facts
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import NoHardwareError, NoSourceError, Want
 from gputui.system.program import DEADLINE, Program
@@ -52,7 +52,7 @@ class MachineSource:
         """The problems of the box, by the question that failed."""
         self._done_at: dict[str, float] = {}
         self._keys: tuple[str, ...] = ()
-        self._wired: dict[str, Any] = {}
+        self._wired: Facts = {}
         """The matrices and the topology of the devices with the keys `_keys`, by their fields
         of `Snapshot`."""
 
@@ -77,7 +77,7 @@ class MachineSource:
         """Return the devices, with the wanted facts read again."""
         raise NotImplementedError
 
-    def _read_links(self) -> dict[str, Any]:
+    def _read_links(self) -> Facts:
         """Return the matrices that are known, by their fields of `Snapshot`."""
         raise NotImplementedError
 

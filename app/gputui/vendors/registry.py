@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, cast
 
@@ -18,6 +18,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.errors import RequestError
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Want
+from gputui.system.environment import Environ
 from gputui.system.root import HERE, Root
 from gputui.vendors.vendor import UnknownVendor, Vendor
 from gputui.vendors.visibility import Inherited, Listed
@@ -83,7 +84,7 @@ def _vendors_with(shown: Callable[[_Signs], bool]) -> tuple[Vendor, ...]:
     return (*map(vendor_named, loaded), *_added().values())
 
 
-def _vendors_listed(environ: Mapping[str, str]) -> tuple[Vendor, ...]:
+def _vendors_listed(environ: Environ) -> tuple[Vendor, ...]:
     """Return the vendors that may have a list of devices in the environment."""
     return _vendors_with(lambda signs: any(each in environ for each in signs.lists))
 
@@ -131,7 +132,7 @@ def mixed_vendors(found: Iterable[Vendor]) -> str:
 
 
 def listed(
-    text: str, environ: Mapping[str, str], words: str, devices: Sequence[Device], box: Sequence[Vendor]
+    text: str, environ: Environ, words: str, devices: Sequence[Device], box: Sequence[Vendor]
 ) -> tuple[Vendor, Listed]:
     """Return the vendor of a command's list of devices, and what the list means to the program that reads it
     in `environ`.
@@ -144,7 +145,7 @@ def listed(
     return vendor, vendor.visibility.listed(text, environ, own, words)
 
 
-def inherited(environ: Mapping[str, str], snapshot: Snapshot) -> Inherited | None:
+def inherited(environ: Environ, snapshot: Snapshot) -> Inherited | None:
     """Return the limits of the environment on a box; None where it has no list, and all devices are
     available.
 
@@ -169,12 +170,12 @@ def inherited(environ: Mapping[str, str], snapshot: Snapshot) -> Inherited | Non
     return Inherited(settings, tuple(keys), *(text or None for text in told))
 
 
-def inherits(environ: Mapping[str, str]) -> bool:
+def inherits(environ: Environ) -> bool:
     """Return whether the environment has a list of devices, of any installed vendor."""
     return any(vendor.visibility.lists_in(environ) for vendor in _vendors_listed(environ))
 
 
-def order_to_read(environ: Mapping[str, str], text: str | None = None) -> Want:
+def order_to_read(environ: Environ, text: str | None = None) -> Want:
     """Return the extra facts needed to resolve the environment's lists, or the list `text`, to devices."""
     lists = (
         (vendor.visibility, environ.get(vendor.visibility.variable) if text is None else text)

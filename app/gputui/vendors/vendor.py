@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
+from gputui.system.environment import Environ
 from gputui.system.namespaces import in_initial_namespace
 from gputui.vendors.visibility import Changes, Visibility
 
@@ -173,9 +174,7 @@ class Vendor:
         """Return a program's name for the selected device of that number, counted from 0."""
         return f"{self.device_type}:{number}"
 
-    def launch_warnings(
-        self, devices: Sequence[Device], environ: Mapping[str, str], by_index: bool
-    ) -> tuple[str, ...]:
+    def launch_warnings(self, devices: Sequence[Device], environ: Environ, by_index: bool) -> tuple[str, ...]:
         """Return the warnings for a launch on these devices; `by_index`: whether it names them by index."""
         return ()
 
@@ -188,7 +187,7 @@ class Vendor:
         """Return why no program can be given these devices together; None where a program can."""
         return None
 
-    def part_warnings(self, devices: Sequence[Device], environ: Mapping[str, str]) -> tuple[str, ...]:
+    def part_warnings(self, devices: Sequence[Device], environ: Environ) -> tuple[str, ...]:
         """Return the warning for several cooperating processes, each on a part of a GPU."""
         return ()
 
@@ -268,7 +267,5 @@ class UnknownVendor(Vendor):
     def __init__(self, name: str) -> None:
         self.name = self.title = self.runtime = self.device_type = name
 
-    def launch_warnings(
-        self, devices: Sequence[Device], environ: Mapping[str, str], by_index: bool
-    ) -> tuple[str, ...]:
+    def launch_warnings(self, devices: Sequence[Device], environ: Environ, by_index: bool) -> tuple[str, ...]:
         return (f"no vendor {self.name!r} is installed: the command is not given these devices",)

@@ -13,7 +13,8 @@ from typing import Literal
 
 from gputui.inventory.device import Device, one_model
 from gputui.inventory.formatting import is_digits
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
+from gputui.system.environment import Environ
 
 Ids = Literal["index", "uuid"]
 """How a program is told which devices: by the vendor's own index, or by UUID."""
@@ -31,9 +32,6 @@ CONFINE: tuple[Confine, ...] = ("auto", "always", "never")
 CONFINED = "GPUTUI_CONFINED"
 """The variable that marks a program as confined: a gputui inside counts devices as the driver does."""
 
-Environ = Mapping[str, str]
-"""An environment: the values of its variables."""
-
 Changes = tuple[tuple[str, str | None], ...]
 """Changes to an environment in display order; None unsets a variable."""
 
@@ -45,7 +43,7 @@ def with_changes(
     return {name: value for name, value in {**environ, **dict(changes)}.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Inherited:
     """Lists of devices that were set when gputui started (by Slurm, a container, a shell). They limit gputui.
 
@@ -73,7 +71,7 @@ class Inherited:
         return " ".join(["env", *(f"-u {name}" for name, _ in self.settings)])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listed:
     """What a list of devices means to the program that reads it.
 
@@ -149,12 +147,12 @@ class Visibility:
         order = (self.order,) if self.order else ()
         return (*order, (self.variable, None)) if self.variable else order
 
-    def changes_here(self, environ: Mapping[str, str]) -> Changes:
+    def changes_here(self, environ: Environ) -> Changes:
         """Return the changes to make before `changes` in this environment: they unset lists that the runtime
         applies before ours."""
         return ()
 
-    def lists_in(self, environ: Mapping[str, str]) -> bool:
+    def lists_in(self, environ: Environ) -> bool:
         """Return whether the environment has a list that the vendor's runtime reads."""
         return bool(self.variable) and self.variable in environ
 
@@ -204,7 +202,7 @@ class Visibility:
             for entry in self.entries(text)
         )
 
-    def may_count_otherwise(self, text: str, environ: Mapping[str, str]) -> bool:
+    def may_count_otherwise(self, text: str, environ: Environ) -> bool:
         """Return whether a list names devices by indices that may not be `Device.index` in that environment.
 
         `Want.ORDER` reads what they are.
@@ -220,7 +218,7 @@ class Visibility:
         return (None,) * len(gpus)
 
     def listed(
-        self, text: str, environ: Mapping[str, str], devices: Sequence[Device], words: str | None = None
+        self, text: str, environ: Environ, devices: Sequence[Device], words: str | None = None
     ) -> Listed:
         """Return the devices that a list means to a program with this environment.
 
@@ -278,9 +276,7 @@ class Visibility:
                 found.append(number[1].lstrip("0") or "0")
         return found
 
-    def _counted(
-        self, text: str, environ: Mapping[str, str], devices: Sequence[Device]
-    ) -> dict[str, Device | None]:
+    def _counted(self, text: str, environ: Environ, devices: Sequence[Device]) -> dict[str, Device | None]:
         """Return the GPUs by the indices that a list counts them by, None where a GPU is not known.
 
         {} where those indices are `Device.index`.
@@ -298,7 +294,7 @@ class Visibility:
             f" it is unknown which device is number {entry}"
         )
 
-    def inherited(self, environ: Mapping[str, str], devices: Sequence[Device]) -> Inherited | None:
+    def inherited(self, environ: Environ, devices: Sequence[Device]) -> Inherited | None:
         """Return which of the vendor's `devices` the environment leaves to gputui; None where no list is set.
 
         The devices must be read with `Want.ORDER` where the list `may_count_otherwise`.

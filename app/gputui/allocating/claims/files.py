@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     # (`pick`, which must be quick, reads claims: pathlib alone takes some milliseconds.)
     from pathlib import Path
 
-    from gputui.vendors.visibility import Environ
+    from gputui.system.environment import Environ
 
 _MAX_BYTES = 16 * 1024
 """The most bytes that are read of a file; a longer one has no content."""

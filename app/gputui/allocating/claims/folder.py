@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     # (`pick`, which must be quick, reads claims and makes none: pathlib alone takes some milliseconds.)
     from pathlib import Path
 
-    from gputui.vendors.visibility import Environ
+    from gputui.system.environment import Environ
 
 FORMAT = 2
 

@@ -11,12 +11,12 @@ import os
 from collections.abc import Mapping, Sequence
 
 from gputui.inventory.claim import Claim
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.system.lock_holders import File, file_of, holders, locked_by, name_of
 from gputui.system.process_stat import exists
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Keeper:
     """A process that keeps a lease, by pid and name."""
 

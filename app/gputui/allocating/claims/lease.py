@@ -49,11 +49,11 @@ from gputui.inventory.device import is_uuid
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.snapshot import Snapshot
 from gputui.system.descriptors import move_to_high_number
+from gputui.system.environment import Environ
 from gputui.system.lock_holders import File, file_of
 from gputui.system.namespaces import pid_namespace
 from gputui.system.process_stat import process_stat
 from gputui.system.record_locks import unlock
-from gputui.vendors.visibility import Environ
 
 _PATIENCE = 0.5
 """Seconds to wait for others that are also looking, and may release a device at once."""

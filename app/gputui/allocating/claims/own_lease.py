@@ -23,10 +23,10 @@ from gputui.allocating.claims.folder import Problems
 from gputui.allocating.claims.read import open_files, range_of, records
 from gputui.inventory.claim import Claim
 from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.system.environment import Environ
 from gputui.system.lock_holders import File, ancestors, file_of, locked_by
 from gputui.system.record_locks import locked
 from gputui.system.users import user_name
-from gputui.vendors.visibility import Environ
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.process import Identity, Process
 from gputui.system.lock_holders import opened
 from gputui.system.namespaces import in_initial_namespace
@@ -28,7 +28,7 @@ _CLOCKS_DIFFER = 60.0
 """Seconds by which the start of a process may seem too early, because it is counted from the boot."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Holder:
     """A job that holds devices: the common content of all its records."""
 
@@ -36,7 +36,7 @@ class _Holder:
     roots: tuple[Identity, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Node:
     """A process or an ancestor of one: its parent, and the jobs that it belongs to by itself.
 

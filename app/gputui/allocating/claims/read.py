@@ -37,7 +37,7 @@ from gputui.system.users import user_name
 if TYPE_CHECKING:
     from gputui.inventory.claim import Claim
     from gputui.inventory.process import Identity
-    from gputui.vendors.visibility import Environ
+    from gputui.system.environment import Environ
 
 ANNOUNCED, HELD = 2, 1
 """The bytes of the locked range, which can only become shorter: see `lease.take`."""

@@ -12,7 +12,7 @@ from gputui.sources.source import Source, Want
 if TYPE_CHECKING:
     from gputui.allocating.claims.processes import ClaimProcesses
     from gputui.inventory.claim import Claim
-    from gputui.vendors.visibility import Environ
+    from gputui.system.environment import Environ
 
 
 class WithClaims:

@@ -7,17 +7,16 @@ only server.py imports the SDK, which takes a second. `gputui agent-skill` print
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 
 from gputui.cli.common import (
     DONE,
+    Call,
     Parser,
     WrongCallError,
     add_source_options,
     elsewhere,
     number_type,
     parsed_by,
-    starting_nothing,
 )
 from gputui.inventory.formatting import read_duration
 
@@ -57,8 +56,7 @@ def _hours(text: str) -> float:
     return read_duration(text if text[-1:].isalpha() else f"{text}h", 1)
 
 
-def main(words: Sequence[str], command: Sequence[str] | None) -> int:
-    args = starting_nothing(parser(), words, command, "run_job does (--allow-run)")
+def main(args: Call) -> int:
     _check(args)
     try:
         from gputui.cli.mcp.server import serve

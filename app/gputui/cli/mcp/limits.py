@@ -17,7 +17,7 @@ from gputui.allocating.queue import waiters
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import devices_text, duration
 from gputui.inventory.job import Job
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.jobs.record_folders import Unreadable
 from gputui.jobs.store import jobs_folder
 from gputui.system.files import private_folder, take_lock
@@ -30,7 +30,7 @@ class LimitError(GputuiError):
     remedy = "the user can start the server with other limits (--max-gpus, --max-hours)"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """What jobs of agents may use, None for no limit.
 

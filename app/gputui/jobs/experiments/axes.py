@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from gputui.allocating.errors import RequestError
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.launching.shell_words import split
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def check_number(tasks: int) -> None:
         raise AxisError(f"more than {MOST_TASKS} tasks")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Axis:
     """One varied thing: `key` is its name within its kind, and its heading in a table; `values` are in the
     order in which they were typed. `place` is the index of a word with braces in the command."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, Literal, NamedTuple
 
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.typed_json import (
     SCHEMA_KEY,
     Document,
@@ -45,7 +45,7 @@ Basis = Literal["metric", "runtime", "wall"]
 of the process."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Run:
     """One run of a variant. None means not known, or not known yet.
 
@@ -83,7 +83,7 @@ class Run:
     ended: Moment | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """A variant: the values of the axes in their order, its label, the words of its command without secrets,
     its runs, and the devices (labels) and the launch line of the last run, empty before the first."""
@@ -105,7 +105,7 @@ class Row:
         return next((run for run in self.runs if run.round == number), None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """A run that has begun or ended: the index of its variant, the run, and its devices and launch line."""
 
@@ -115,7 +115,7 @@ class Change:
     line: Words
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Experiment:
     """An experiment with the present state of its runs. Times are seconds since the epoch.
 
@@ -226,7 +226,7 @@ FIGURES = ("wall", "runtime", "steps_per_second", "metric", "peak_memory", "util
 """The names of the figures of a run, as in the JSON."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Summary:
     """The result of a variant, computed from its runs that are done.
 

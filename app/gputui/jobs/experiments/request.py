@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.typed_json import Record
 from gputui.jobs.experiments.axes import (
     JOIN,
@@ -54,7 +54,7 @@ def axis_options() -> dict[str, str]:
     return {**names, _THREADS: _THREADS}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExperimentRequest:
     """An experiment as it was asked for.
 

@@ -55,8 +55,8 @@ from gputui.requesting.prepared_launch import PreparedLaunch
 from gputui.sources.source import NoSourceError, Source, Want
 from gputui.system import landlock
 from gputui.system.ending_signals import EndedError, without_signals
+from gputui.system.environment import Environ
 from gputui.vendors.registry import vendors_of
-from gputui.vendors.visibility import Environ
 
 RUN_FOLDER = "{run}"
 """In a command, this is replaced by the folder of the run, which is made for it."""

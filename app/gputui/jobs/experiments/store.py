@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gputui.inventory.formatting import MIB, printable
 from gputui.inventory.job import JobError
-from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.light_dataclasses import field, frozen, replace
 from gputui.inventory.typed_json import SCHEMA, DocumentError, loads
 from gputui.jobs.experiments.record import CHANGE, STORED, Change, Experiment, read
 from gputui.jobs.experiments.request import SUBCOMMANDS, Kind
@@ -32,8 +32,8 @@ from gputui.jobs.record_folders import (
     remove,
 )
 from gputui.jobs.store import jobs_folder
+from gputui.system.environment import Environ
 from gputui.system.files import alone, append_private, open_own, read_own, write_private
-from gputui.vendors.visibility import Environ
 
 _MOST_BYTES = 64 * MIB
 _MOST_CHANGES = 4 * MIB
@@ -41,7 +41,7 @@ _MOST_CHANGES = 4 * MIB
 _CHANGES, _LOCK = "changes.jsonl", "lock"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kept:
     """Experiments, the oldest first, and the folders that cannot be read. `stamps` are the states of the
     files from before they were read, by folder."""

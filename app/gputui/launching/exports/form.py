@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.launching.launch import Launch
 
 
@@ -15,7 +15,7 @@ class ExportError(ValueError):
     """The form cannot express the launch. The message gives the reason, and a form that can."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExportOptions:
     """Options of an export besides the launch; each form uses those that apply to it.
 
@@ -34,7 +34,7 @@ class ExportOptions:
 DEFAULT = ExportOptions()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Form:
     """A form of export. Both functions are pure; `write` raises ExportError.
 

@@ -13,7 +13,7 @@ from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.others_files import NotReadError
 from gputui.launching.configuration_text import read_values
 from gputui.launching.host_environment import HostEnvironment, below
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import Environ
 
 
 @dataclass(frozen=True)

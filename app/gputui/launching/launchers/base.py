@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from gputui.inventory.device import Device, has_instances
 from gputui.inventory.formatting import devices_text
-from gputui.inventory.light_dataclasses import dataclass, field
+from gputui.inventory.light_dataclasses import dataclass, field, frozen
 from gputui.launching.argument_vector import Arguments, OptionTable, read_options, whole_number
 from gputui.launching.host_environment import HostEnvironment, below
 from gputui.launching.intent import CommandContext, DeviceCount, Intent
@@ -17,12 +17,13 @@ from gputui.launching.launch import OwnDevices
 from gputui.launching.launch_options import Meeting
 from gputui.launching.launchers.entrypoint import Entrypoint, of_launcher
 from gputui.launching.python_command import started_program, words_of_start
+from gputui.system.environment import Environ
 from gputui.vendors.registry import default_vendor
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Environ, Visibility
+from gputui.vendors.visibility import Visibility
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LauncherRequest:
     """A command of the launcher that is to be completed, and everything that the completion depends on.
 

@@ -19,7 +19,7 @@ import re
 from collections.abc import Sequence
 
 from gputui.inventory.device import has_instances
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.launching.argument_vector import Arguments, Option, OptionTable, read_options, write_options
 from gputui.launching.host_environment import HostEnvironment, below
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices
@@ -270,7 +270,7 @@ def _logs(given: Arguments, request: LauncherRequest) -> list[str]:
     return [f"--enable_each_rank_log={request.logs}"] if wanted else []
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hostfile:
     """The file that says on which machines deepspeed starts, and how many devices each has.
 

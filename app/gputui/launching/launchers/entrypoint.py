@@ -9,14 +9,14 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.launching.host_environment import below
 from gputui.launching.python_command import is_python, particular_interpreter, read_python
 
 Kind = Literal["script", "module", "program"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entrypoint:
     """A script, a module (`python -m`) or any other program, with its arguments.
 

@@ -16,7 +16,7 @@ from gputui.launching.launchers.base import (
     count_in,
 )
 from gputui.launching.torchrun_options import TORCHRUN
-from gputui.vendors.visibility import Environ
+from gputui.system.environment import Environ
 
 OPTIONS = TORCHRUN
 

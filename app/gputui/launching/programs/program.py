@@ -15,7 +15,7 @@ from typing import Literal
 
 from gputui.choosing.grouping import MAX_DEVICES, Grouping
 from gputui.inventory.device import Device, has_instances
-from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.light_dataclasses import field, frozen, replace
 from gputui.inventory.others_files import NotReadError, not_read
 from gputui.launching.argument_vector import (
     Option,
@@ -51,7 +51,7 @@ def groups_only(_sizes: Sizes) -> int:
     return 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Size:
     """An option whose value is a size: `Size("tensor-parallel-size|tp", "tp")`.
 
@@ -70,7 +70,7 @@ TORCH_DEVICE = "[a-z]+:"
 """The text that torch writes before the number of a device, as a pattern."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeviceOption:
     """An option that names devices: `DeviceOption("device", counted="visible")`.
 
@@ -136,7 +136,7 @@ class DeviceOption:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigurationFile:
     """A YAML or JSON file whose keys give sizes, which are defaults.
 
@@ -152,7 +152,7 @@ class ConfigurationFile:
     variables: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeviceRange:
     """Two options that name devices: the position of the first one among the visible devices, and a step."""
 
@@ -160,7 +160,7 @@ class DeviceRange:
     step: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Program:
     """One program.
 
@@ -354,7 +354,7 @@ Said = dict[Dimension, tuple[int, str]]
 """Given sizes: the number, and the words that give it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Call:
     """A command of a program; `arguments` are the words that may contain its options."""
 

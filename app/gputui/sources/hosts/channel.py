@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from gputui.inventory.document_reader import MOST_BYTES
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.hosts.calls import cannot_start, connect
 from gputui.sources.hosts.reading import Reading, read
@@ -40,7 +40,7 @@ class _Line(NamedTuple):
     came: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BoxState:
     """The known state of a box.
 

@@ -6,7 +6,7 @@ import json
 
 from gputui.inventory.document_reader import from_document
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.typed_json import Json, loads_of_others
 from gputui.sources.hosts.nvidia_smi import snapshot_of
@@ -22,7 +22,7 @@ def unreadable(error: Exception) -> str:
     return printable(f"its answer cannot be read: {error}")[:MOST_REASON]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reading:
     """A box as it was, or why it is not known. `document` is the box's own JSON; None for nvidia-smi."""
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.sources.hosts.left_behind import end_with_us, has_ended
 from gputui.sources.hosts.remote_script import MARK, MODES, Mode, command, private_line
 from gputui.sources.hosts.sent_core import digest, zipped
@@ -41,7 +41,7 @@ _RUNS: tuple[Mode, ...] = ("run", "nvidia-smi")
 MOST_REASON = 300
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """The outcome of a call on a box.
 

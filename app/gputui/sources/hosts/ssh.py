@@ -6,7 +6,7 @@ import re
 from typing import Literal
 
 from gputui.inventory.formatting import printable
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 
 _ALIVE_EVERY, _ALIVE_TIMES = 5, 3
 """A connection on which nothing has arrived for 15 seconds is lost."""
@@ -17,7 +17,7 @@ LOST = 255
 TroubleKind = Literal["host key", "changed key", "denied", "unreachable", "no gputui", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trouble:
     """Why a box cannot be reached: `text` is one line for display, with a remedy where there is one."""
 
@@ -25,7 +25,7 @@ class Trouble:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Way:
     """How to connect to boxes.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from gputui.inventory.device import Apart, Device, FaultKind
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.link import SELF, LinkMatrix, NumberMatrix, each_pair
 from gputui.inventory.process import Kind
 from gputui.inventory.snapshot import Snapshot
@@ -20,7 +20,7 @@ Choose = Callable[[Snapshot, Collection[str]], Sequence[str]]
 """Which of the devices with these keys somebody in line takes, by their keys."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mig:
     """A MIG instance: its profile ("1g.10gb") and memory in MiB."""
 
@@ -28,7 +28,7 @@ class Mig:
     memory: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Gpu:
     """A GPU when idle. Memory in MiB, power in W, clock in MHz.
 
@@ -81,7 +81,7 @@ class Gpu:
     fails_after: float = float("inf")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Task:
     """A program on some devices (labels: "3", or "0:1" for a MIG instance).
 
@@ -115,7 +115,7 @@ class Task:
     job: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Waiting:
     """A waiter in line, for any devices or for these. `age`, `starts`, `ends`, `every`: as in `Task`.
 
@@ -134,7 +134,7 @@ class Waiting:
     choose: Choose | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class OwnJob:
     """One of the person's own jobs: in line (`Waiting.job`), on its task's devices (`Task.job`), or ended.
 
@@ -170,7 +170,7 @@ class OwnJob:
         return self.created if self.waits is None else self.taken
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Box:
     """A named box, the same as itself only.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
+from gputui.inventory.device import Facts
 from gputui.inventory.link import LinkMatrix, direct_links, each_pair
 from gputui.inventory.topology import Locality, Nic, Topology
 from gputui.sources.simulated.spec import Box, Gpu
@@ -14,7 +14,7 @@ _CPUS_A_NODE = 32
 
 
 @lru_cache(maxsize=4)
-def wired(box: Box, failed: tuple[int, ...] = ()) -> dict[str, Any]:
+def wired(box: Box, failed: tuple[int, ...] = ()) -> Facts:
     """Return the wiring part of a snapshot by its fields, with a row for each device.
 
     Cells of MIG instances are None: the driver reports nothing about them. Nothing is known of GPUs that have

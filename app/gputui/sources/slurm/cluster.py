@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 
 _NOT_NOW = frozenset(
     (
@@ -14,7 +14,7 @@ _NOT_NOW = frozenset(
 """States (slurm.h: node_states) in which Slurm starts nothing on a node. A powered-down node is woken up."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gpus:
     """The devices of one type of a node or a job.
 
@@ -30,7 +30,7 @@ class Gpus:
     indices: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Node:
     """A machine.
 
@@ -92,7 +92,7 @@ def free_of(node: Node, gpus: Gpus) -> int:
     return max(0, gpus.total - gpus.used) if node.usable else 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Partition:
     """A queue of nodes. `limit` is the longest time of a job, in Slurm's form; "" for no limit."""
 
@@ -106,7 +106,7 @@ JobDevices = tuple[tuple[str, tuple[int, ...]], ...]
 """The devices that a job has: the name of each node, and the indices there, as Slurm counts them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Job:
     """A job of Slurm. `devices` are those that it has, by node; () where Slurm does not report them, or it
     waits.
@@ -128,7 +128,7 @@ class Job:
         return next((indices for name, indices in self.devices if name == node), ())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cluster:
     """A whole cluster. `errors` are sentences about what could not be read."""
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from gputui.inventory.columns import Column
 from gputui.inventory.formatting import UNKNOWN, number, printable
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.topology import ranges
 from gputui.sources.slurm.cluster import Cluster, Gpus, Job, Node, Partition, free_of
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """An argument of `run --slurm`: any node of a partition, or the devices of one type of a node.
 

@@ -36,7 +36,7 @@ from gputui.tui.views.text import Line
 
 if TYPE_CHECKING:
     from gputui.jobs.box_jobs import JobsOfBoxes
-    from gputui.vendors.visibility import Environ
+    from gputui.system.environment import Environ
 
 Result = TypeVar("Result")
 

@@ -20,7 +20,7 @@ from gputui.tui.main_view import MainView
 if TYPE_CHECKING:
     from gputui.jobs.experiments.request import Comparisons
     from gputui.sources.simulated.source import SimulatedSource
-    from gputui.vendors.visibility import Environ
+    from gputui.system.environment import Environ
 
 
 class JobsController:

@@ -17,7 +17,7 @@ from gputui.choosing.selection import NotFree, not_free
 from gputui.choosing.verdict_text import not_free_lines
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import gpus
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.launching.clipboard import Copied, copy
 from gputui.launching.shell_words import assignments, command_line, shell_expansion, split
 from gputui.launching.start import line_in_one_word, missing_program
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
     from gputui.launching.launch import Launch
     from gputui.requesting.launch_request import LaunchRequest
+    from gputui.system.environment import Environ
     from gputui.tui.screens.confirm import Answer
     from gputui.tui.start_launch import Returned
-    from gputui.vendors.visibility import Environ
 
 
 def select_first(keymap: Mapping[str, str]) -> str:
@@ -54,7 +54,7 @@ StartMode = Literal["become", "return", "detach", "rerun"]
 """How a command is started: in place of the screen, while the screen waits, as a job, or as a job again."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PendingLaunch:
     """A launch between the key press and the start.
 

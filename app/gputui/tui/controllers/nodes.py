@@ -8,12 +8,12 @@ from typing import Generic, TypeVar
 
 from gputui.launching.launch import Launch
 from gputui.requesting.launch_request import LaunchRequest
+from gputui.system.environment import Environ
 from gputui.tui.background import in_background
 from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.main_view import MainView
 from gputui.tui.views.nodes import Node
 from gputui.tui.views.text import Line
-from gputui.vendors.visibility import Environ
 
 Launched = TypeVar("Launched", Launch, LaunchRequest)
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from gputui.checking.measurement import Measured
     from gputui.choosing.bandwidth import Rates
     from gputui.sources.simulated.source import SimulatedSource
+    from gputui.system.environment import Environ
     from gputui.tui.controllers.nodes import Nodes
     from gputui.tui.controllers.slurm_nodes import SlurmNodes
     from gputui.tui.controllers.timelines import TimelineController
     from gputui.tui.process_rows import Form
     from gputui.tui.screens.page import PageKeys
-    from gputui.vendors.visibility import Environ
 
 
 NO_NODES = 'no other boxes yet: name them with boxes = ["gpu1"] below [hosts] in the settings'

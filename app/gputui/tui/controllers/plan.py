@@ -17,8 +17,8 @@ from gputui.tui.main_view import MainView
 if TYPE_CHECKING:
     from gputui.choosing.bandwidth import Rates
     from gputui.planning.fewest import Fewest
+    from gputui.system.environment import Environ
     from gputui.tui.plan_request import PlanRequest
-    from gputui.vendors.visibility import Environ
 
 
 class PlanController:

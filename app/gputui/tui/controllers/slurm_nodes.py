@@ -20,6 +20,7 @@ from gputui.sources.slurm.cluster import Cluster
 from gputui.sources.slurm.places import Place, places_of
 from gputui.sources.slurm.read import Slurm
 from gputui.sources.source import NoSourceError
+from gputui.system.environment import Environ
 from gputui.tui.background import in_background
 from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.controllers.nodes import NO_COMMAND, Nodes
@@ -29,7 +30,6 @@ from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.views.nodes import Node, Row, broken, job_lines, launch_lines, place_node
 from gputui.tui.views.text import Line, told_lines
 from gputui.vendors.registry import default_vendor
-from gputui.vendors.visibility import Environ
 
 _EVERY = 10.0
 """Seconds between two readings: each queries the cluster's controller, which all users share."""

@@ -12,8 +12,8 @@ from gputui.tui.background import in_background
 
 if TYPE_CHECKING:
     from gputui.sources.simulated.source import SimulatedSource
+    from gputui.system.environment import Environ
     from gputui.timeline.keeper import Keeper
-    from gputui.vendors.visibility import Environ
 
 
 class TimelineController:

@@ -14,12 +14,12 @@ from gputui.checking.measurement import Measured, measure
 from gputui.checking.render import measured_lines, name_of
 from gputui.checking.report import Report
 from gputui.inventory.formatting import duration
+from gputui.system.environment import Environ
 from gputui.tui.background import in_background
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import Page, shown
 from gputui.tui.views.check import report_lines
 from gputui.tui.views.text import Line, clip, prompt_lines, title, wrap
-from gputui.vendors.visibility import Environ
 
 _PATIENCE = 2.0
 """Seconds that the exit of gputui waits for the end of a check."""

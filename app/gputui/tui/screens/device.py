@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gputui.choosing.verdict_text import NO_PROCESS
+from gputui.inventory.device import Device
 from gputui.inventory.formatting import counted
 from gputui.inventory.light_dataclasses import replace
 from gputui.tui.main_view import MainView
@@ -13,7 +14,7 @@ from gputui.tui.screens.process_list import END, ProcessListPage
 from gputui.tui.views.device import device_facts
 from gputui.tui.views.processes import Listing, listed
 from gputui.tui.views.text import Line, clip, title
-from gputui.tui.views.timelines import USUAL_ZOOM, device_charts, zoom_name, zoomed
+from gputui.tui.views.timelines import USUAL_ZOOM, charts_of, zoom_name, zoomed
 
 _LEAST_ROWS = 4
 """The least rows of processes below the facts: on a smaller screen, the whole page scrolls."""
@@ -71,7 +72,7 @@ class DeviceScreen(ProcessListPage):
             elif app_state.verdicts[self._key].unseen:
                 nothing = NO_PROCESS
             listing = Listing(clip(((f" {nothing}", "dim"),), width), (), lambda first, end: [])
-        charts = self._timeline(width, height - len(facts) - 2 - max(1, len(listing.items)))
+        charts = self._timeline(device, width, height - len(facts) - 2 - max(1, len(listing.items)))
         facts += charts
         self._charted = bool(charts)
         room = height - len(facts) - 2
@@ -80,12 +81,12 @@ class DeviceScreen(ProcessListPage):
         visible = self.part(listing, room, above=len(facts) + 2)
         return [*facts, title("processes", width, self.beyond), listing.heading, *visible]
 
-    def _timeline(self, width: int, room: int) -> list[Line]:
+    def _timeline(self, device: Device, width: int, room: int) -> list[Line]:
         """The timelines in the room that facts and processes leave."""
         if room < _LEAST_TIMELINE:
             return []
         height = min(room, _MOST_TIMELINE) - 1
-        drawn, _ = device_charts(self.view.app_state, self._key, width, height, self._zoom)
+        drawn, _ = charts_of(self.view.app_state, width, height, self._zoom, device=device)
         return [title("timelines", width, f"last {zoom_name(self._zoom)}"), *drawn] if drawn else []
 
     def _scrolled(self, above: list[Line], listing: Listing, height: int) -> list[Line]:

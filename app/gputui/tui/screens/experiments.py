@@ -13,11 +13,11 @@ from gputui.jobs.experiments.runner import with_outcomes
 from gputui.jobs.experiments.store import Kept
 from gputui.jobs.experiments.table import lines as as_text
 from gputui.jobs.store import Stored, stored
+from gputui.system.environment import Environ
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import FILTER, ListPage, hidden, shown
 from gputui.tui.views.experiments import NONE, details, headline, listed
 from gputui.tui.views.text import Line, told_lines
-from gputui.vendors.visibility import Environ
 
 
 class ExperimentsScreen(ListPage):

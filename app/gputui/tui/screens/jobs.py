@@ -15,6 +15,7 @@ from gputui.jobs.log_screen import Tail
 from gputui.jobs.source import was_started_on
 from gputui.jobs.stop import GRACE
 from gputui.jobs.store import Stored, forget, stored
+from gputui.system.environment import Environ
 from gputui.tui.background import in_background
 from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.main_view import MainView
@@ -30,7 +31,6 @@ from gputui.tui.views.jobs import (
     unclaimed_uses_of,
 )
 from gputui.tui.views.text import Line, title, told_lines
-from gputui.vendors.visibility import Environ
 
 _MOST_DEVICES = 4
 _LEAST_LOG = 5

@@ -24,6 +24,7 @@ from gputui.launching.history import (
     working_directory,
 )
 from gputui.launching.history_file import change, load
+from gputui.system.environment import Environ
 from gputui.tui.app_state import AppState
 from gputui.tui.layout import LaunchRoom
 from gputui.tui.main_view import MainView
@@ -35,7 +36,6 @@ from gputui.tui.start_launch import count_of
 from gputui.tui.views.launch import launch
 from gputui.tui.views.launch_page import no_launches, remembered, settings
 from gputui.tui.views.text import Line, title
-from gputui.vendors.visibility import Environ
 
 _SETTINGS = 9
 """Lines for the settings, the rules, a message and the keys, without the launch line and its notes."""

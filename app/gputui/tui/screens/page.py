@@ -17,7 +17,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.screen import ModalScreen
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.tui.actions import BY_ID, by_key, written
 from gputui.tui.main_view import MainView
 from gputui.tui.views.messages import message_line, question_line
@@ -68,7 +68,7 @@ FILTER = shown("slash", "filter", "filter", "/", "Show only what has these words
 """The binding of a page that can be filtered."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PageKeys:
     """The help's content about a page: its own keys and their descriptions, and the ids of the main screen's
     actions that it supports, too."""

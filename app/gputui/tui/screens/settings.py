@@ -7,6 +7,7 @@ from typing import Any
 
 from gputui.allocating.settings import Settings, SettingsError, settings
 from gputui.inventory.light_dataclasses import replace
+from gputui.system.environment import Environ
 from gputui.tui import setting_rows
 from gputui.tui.layout import WIDE
 from gputui.tui.main_view import MainView
@@ -18,7 +19,6 @@ from gputui.tui.setting_rows import COLUMN, PANEL, Change
 from gputui.tui.views.launch_page import settings as listing
 from gputui.tui.views.table import columns_of, heading, row
 from gputui.tui.views.text import Line, title
-from gputui.vendors.visibility import Environ
 
 
 class SettingsScreen(OptionsPage):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from textual import events
 
+from gputui.inventory.device import Device
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.timeline.store import METRICS, Metric
@@ -19,10 +20,9 @@ from gputui.tui.views.text import Line, clip, title, told_lines
 from gputui.tui.views.timelines import (
     USUAL_ZOOM,
     Frame,
-    all_timelines,
     charted,
+    charts_of,
     clock,
-    device_charts,
     read_out,
     why_no_charts,
     zoom_name,
@@ -62,19 +62,14 @@ class TimelinesScreen(Page):
 
     def lines(self, width: int, height: int) -> list[Line]:
         app_state = self.view.app_state
-        self._frame = None
         device = app_state.current if self._one else None
         room = max(2, height - 1)
+        drawn = self._charts(width, room, device)
+        seen = len(self._frame.shown) if self._frame else 0
+        every = len(app_state.box.devices)
+        subject = "all devices" if seen == every else f"{seen} of {every} devices"
         if device is not None:
-            drawn, self._frame = device_charts(
-                app_state, device.key, width, room, self._zoom, self._metric, self._moment, page=True
-            )
             subject = f"GPU {printable(app_state.box.label(device))}"
-        else:
-            drawn = self._all(width, room)
-            seen = len(self._frame.shown) if self._frame else 0
-            every = len(app_state.box.devices)
-            subject = "all devices" if seen == every else f"{seen} of {every} devices"
         head = title(f"timelines: {subject}", width, *self._in_title())
         why = why_no_charts(app_state, device, self._metric)
         return [head, *(drawn or told_lines(why, "dim", width))]
@@ -89,23 +84,15 @@ class TimelinesScreen(Page):
             "" if self._one else filter_in_title(self.view.app_state),
         ]
 
-    def _all(self, width: int, room: int) -> list[Line]:
-        """The charts of as many devices as fit, including the device of the cursor."""
+    def _charts(self, width: int, room: int, device: Device | None) -> list[Line]:
+        """The charts of one device, or of as many devices as fit, including the device of the cursor."""
         app_state = self.view.app_state
-        keys = [device.key for device in charted(app_state, self._metric)]
+        keys = [device.key] if device else [each.key for each in charted(app_state, self._metric)]
         place = keys.index(app_state.cursor) if app_state.cursor in keys else 0
 
         def charts(first: int) -> tuple[list[Line], Frame | None]:
-            return all_timelines(
-                app_state,
-                width,
-                room,
-                self._zoom,
-                self._metric,
-                first,
-                self._moment,
-                app_state.cursor,
-                page=True,
+            return charts_of(
+                app_state, width, room, self._zoom, self._metric, device, first, self._moment, page=True
             )
 
         first = min(self._first, place)
@@ -119,7 +106,9 @@ class TimelinesScreen(Page):
             if more[1] is None or keys[-1] not in more[1].devices:
                 break
             first, (drawn, frame) = first - 1, more
-        self._first, self._frame = first, frame
+        self._frame = frame
+        if device is None:
+            self._first = first
         return drawn
 
     def notes(self, width: int) -> list[Line]:

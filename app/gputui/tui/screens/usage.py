@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 
 from gputui.inventory.formatting import duration, printable
+from gputui.system.environment import Environ
 from gputui.timeline.usage import BY, Figures, Names, Recorded, recorded
 from gputui.timeline.usage_columns import MOST_ROWS, usage_columns
 from gputui.tui.background import in_background
@@ -13,7 +14,6 @@ from gputui.tui.cycle import following
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import FILTER, ListPage, hidden, shown
 from gputui.tui.views.text import Line, clip, table_lines, title, told_lines
-from gputui.vendors.visibility import Environ
 
 _DAYS = (1, 7, 30, 365)
 _NONE = "nothing is recorded: open screens, jobs and gputui record --daemon record it"

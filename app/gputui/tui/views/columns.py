@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB, printable, short_bus_id, short_name
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, bar, fit, shorten
@@ -31,7 +31,7 @@ _NEARLY = 3
 """A temperature is a warning from this many °C below the one at which the driver lowers the clocks."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Box:
     """The facts that widths depend on: cells of the longest name, amount of memory, and limit of power, 0
     where none is known; whether all devices have one name, which the header already shows; cells of the
@@ -60,7 +60,7 @@ Sizes = tuple[tuple[int, int], ...]
 state."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Column:
     """One column of the table.
 
@@ -350,7 +350,7 @@ _OPTIONAL = 7
 """The priority from which even a column chosen by the user leaves room for the longest state."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Columns:
     """The columns of one table and their widths, in cells. The rest is for the state.
 

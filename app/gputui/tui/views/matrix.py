@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import UNKNOWN, printable
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.link import SELF, LinkMatrix, direct_links, in_words, is_counted, strength
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import runs
@@ -30,7 +30,7 @@ _WIDE, _NARROW, _TINY = 6, 4, 2
 """Cells per column: sign and word, sign and two letters, the sign alone."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layout:
     """The visible part of a matrix: `columns` columns of `cell` cells, starting at column `left`."""
 

@@ -13,7 +13,7 @@ from gputui.choosing.verdict_text import brief
 from gputui.inventory.columns import Column
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import UNKNOWN, counted, devices_text, printable
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.hosts.channel import BoxState
 from gputui.sources.slurm.cluster import Job
@@ -42,7 +42,7 @@ class Row(NamedTuple):
     line: Line
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Node:
     """A row of the table of nodes; every kind of node gives its rows in this form. All texts are printable.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from gputui.choosing.verdict import GLYPHS
 from gputui.inventory.columns import Column
 from gputui.inventory.formatting import number, size
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.process import Process
 from gputui.tui.app_state import AppState
 from gputui.tui.process_rows import Fold, Row, folded, groups
@@ -132,7 +132,7 @@ _OPTIONAL = (_LOAD, _CPU, _RAM, _WHERE)
 """The columns that are shown where the command keeps enough room, the most important first."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listing:
     """A heading, the index of the row that each line shows, and `lines(first, end)`, which draws a range.
 

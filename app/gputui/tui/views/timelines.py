@@ -9,17 +9,17 @@ table, and so it has the present figures, too.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from math import floor, log10
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import UNKNOWN, duration, printable, size
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.timeline.store import METRICS, Metric, Timelines
 from gputui.timeline.store import Span as TimeSpan
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
-from gputui.tui.views.chart import TICK_ROOM, axis, chart, half_line, mark, outlined
+from gputui.tui.views.chart import axis, chart, half_line, mark, outlined
 from gputui.tui.views.table import filter_in_title, why_no_rows
 from gputui.tui.views.text import Line, fit, padded, title
 
@@ -33,9 +33,11 @@ _TAG = 5
 """Cells of the longest tag."""
 _SCALE = 6
 """Cells of "100.0G"."""
+_BEFORE_ONE = 1 + _TAG + 1 + _SCALE + 1
+"""Cells before the charts of one device: the tag and the scale."""
 _FIGURE = 7
 """Cells of a figure behind a chart, " 100.0G"."""
-_SUMMARIES: dict[Metric, str] = {"utilization": "avg", "memory": "max", "power": "avg"}
+_SUMMARIES: dict[Metric, str] = {"utilization": "mean", "memory": "max", "power": "mean"}
 """Whether that figure is the mean or the maximum of the span that the chart shows."""
 _BESIDE = ((170, 3), (76, 2))
 """The width in cells from which this many charts of one device are side by side."""
@@ -62,16 +64,13 @@ _AT_CURSOR = "at ▲"
 _GAP = ("  ", "")
 """The gap between two charts side by side."""
 
-_MOST_ROWS = 24
-"""Lines of the tallest chart of a list; the chart of a single device takes all the room."""
-
 _REDRAWN = 10.0
 """Seconds after which the newest column is drawn again, if a column spans a longer time."""
 
 _BLANK: Line = ((" ", ""),)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Frame:
     """The positions on drawn charts: for the mouse, and for a cursor in time.
 
@@ -103,7 +102,7 @@ def charts_key(app_state: AppState, width: int, height: int, zoom: int = USUAL_Z
     if timelines is None:
         return None
     stacked = (height - 2) // max(1, len(app_state.once(charted))) > _LEAST_STACKED
-    beside = 1 if stacked else _beside(width, None)
+    beside = 1 if stacked else _beside(width)
     step = min(zoom / _columns(width, _gutter(1, beside), beside), _REDRAWN)
     shown = tuple((device.key, _is_lost(app_state, device)) for device in app_state.rows)
     return timelines.until // step, timelines.adopted, shown, app_state.screen.filter
@@ -127,15 +126,12 @@ def timelines_pane(app_state: AppState, width: int, height: int, zoom: int = USU
     if app_state.snapshot is None or height < 3:
         return []
     devices = app_state.once(charted)
-    tail = [filter_in_title(app_state), f"last {zoom_name(zoom)}"]
-    if len(devices) == 1:
-        lines = device_charts(app_state, devices[0].key, width, height - 1, zoom)[0]
-    else:
-        lines, frame = all_timelines(app_state, width, height - 1, zoom)
-        missing = len(devices) - len(frame.shown) if frame else 0
-        key = key_of("timelines", app_state.screen.keymap)
-        tail.insert(0, f"{missing} more {key}" if missing > 0 else "")
-    return [title("timelines", width, *tail), *lines]
+    lines, frame = charts_of(
+        app_state, width, height - 1, zoom, device=devices[0] if len(devices) == 1 else None
+    )
+    missing = len(devices) - len(frame.shown) if frame else 0
+    more = f"{missing} more {key_of('timelines', app_state.screen.keymap)}" if missing > 0 else ""
+    return [title("timelines", width, more, filter_in_title(app_state), f"last {zoom_name(zoom)}"), *lines]
 
 
 def charted(app_state: AppState, metric: Metric | None = None) -> list[Device]:
@@ -147,103 +143,121 @@ def charted(app_state: AppState, metric: Metric | None = None) -> list[Device]:
     timelines = app_state.timelines
     if timelines is None:
         return []
-    wanted = METRICS if metric is None else (metric,)
-    return [d for d in app_state.rows if any(_has_chart(timelines, d.key, each) for each in wanted)]
+    return [d for d in app_state.rows if any(_has_chart(timelines, d.key, each) for each in _wanted(metric))]
 
 
-def all_timelines(
+def _wanted(metric: Metric | None) -> Sequence[Metric]:
+    return (metric,) if metric else METRICS
+
+
+def charts_of(
     app_state: AppState,
     width: int,
     height: int,
-    zoom: int,
+    zoom: int = USUAL_ZOOM,
     metric: Metric | None = None,
+    device: Device | None = None,
     first: int = 0,
     cursor: float | None = None,
-    current: str | None = None,
     page: bool = False,
 ) -> tuple[list[Line], Frame | None]:
-    """The charts of all devices starting at `first`, as many as fit, above one axis.
+    """The charts of one device, or of as many devices as fit, above one axis: at most `height` lines of
+    `width` cells; nothing where there is no room or nothing is known.
 
+    zoom    the seconds of the span, one of `ZOOMS`
     metric  the only metric to show; None: as many as there is room for
-    first   how many devices are scrolled out above
-    cursor  a moment that is marked;  current: the key of the marked device
-    page    whether all metrics are shown, as long as one device fits, with the value now or at the cursor
+    device  the only device to show: it takes all the room, and its charts have a scale
+    first   how many devices of the list are scrolled out above
+    cursor  a moment that is marked
+    page    whether all metrics are shown, as long as one device fits, with the value now or at the cursor; of
+            one device also the highest, mean and lowest value in the span
     """
     timelines = app_state.timelines
-    devices = charted(app_state, metric)
-    if timelines is None or not devices:
+    if timelines is None or height < 2:
         return [], None
-    charts = _Charts(app_state, timelines, devices, width, height, zoom, metric, cursor, page)
-    found = charts.lines(devices[first:], current)
+    devices = [device] if device else charted(app_state, metric)
+    own = {
+        each.key: [m for m in _wanted(metric) if _has_chart(timelines, each.key, m, one=device is not None)]
+        for each in devices
+    }
+    if not any(own.values()):
+        return [], None
+    charts = _Charts(app_state, timelines, own, device is not None, width, height, zoom, cursor, page)
+    found = charts.lines(devices[first:])
     lines = [line if line == _BLANK else padded(line, width) for line, _ in found]
     shown = tuple(key for _, key in found[: -len(charts.feet)])
     return lines, Frame(charts.lefts, charts.span, shown, charts.shown)
 
 
 class _Charts:
-    """The charts of a list of devices, all of one size, above one axis; the arguments are those of
-    `all_timelines`.
+    """The charts of some devices, above one axis; the arguments are those of `charts_of`.
 
+    In a list, every device has the same number of lines; a device with fewer known metrics has higher charts.
     On a wide screen, the charts of one device are side by side, under headings; otherwise in a column, each
-    with a tag. Every device has the same number of lines; a device with fewer known metrics has higher
-    charts.
+    with a tag. One device alone has its charts in a column.
     """
 
     def __init__(
         self,
         app_state: AppState,
         timelines: Timelines,
-        devices: Sequence[Device],
+        own: Mapping[str, Sequence[Metric]],
+        one: bool,
         width: int,
         height: int,
         zoom: int,
-        metric: Metric | None,
         cursor: float | None,
         page: bool,
     ) -> None:
         self._app_state, self._timelines, self._cursor, self._page = app_state, timelines, cursor, page
-        self._keys = [device.key for device in devices]
-        self._label = max(len(_label(app_state, device)) for device in devices)
+        self._own, self._one = own, one
+        """The metrics of each device that have a chart; whether it is one device on its own."""
+        self._label = max(len(_label(app_state, app_state.box.by_key[key])) for key in own)
         """Cells of the longest label of a device."""
-        known = [each for each in METRICS if any(_has_chart(timelines, d.key, each) for d in devices)]
-        known = [metric] if metric else known
-        beside = min(_beside(width, metric, _BESIDE_ON_PAGE if page else _BESIDE), len(known))
-        if not page and (height - 1) // len(devices) > _LEAST_STACKED * len(known):
+        metrics = [each for each in METRICS if any(each in metrics for metrics in own.values())]
+        beside = min(_beside(width, _BESIDE_ON_PAGE if page else _BESIDE), len(metrics))
+        if one or (not page and (height - 1) // len(own) > _LEAST_STACKED * len(metrics)):
             beside = 1
-        rows = 1 if beside > 1 else len(known)
-        left = _gutter(self._label, beside)
-        columns = _columns(width, left, beside)
-        self.span = _span(timelines, columns, zoom)
-        self.lefts = tuple(left + place * (columns + _FIGURE + 2) for place in range(beside))
+        left = _BEFORE_ONE if one else _gutter(self._label, beside)
+        self._figure = _FIGURE
+        """Cells of the figures behind a chart."""
+        if one:
+            self._figure = _FIGURES if page and width >= _WITH_FIGURES else 0
+        columns = _columns(width, left, beside, self._figure)
+        self.span = TimeSpan.at(timelines.until, zoom, columns)
+        self.lefts = tuple(left + place * (columns + self._figure + 2) for place in range(beside))
         """Cells before each of the charts side by side."""
         marked = page and height >= _MARKED
         self.feet = [axis(self.span), *([mark(self.span, cursor)] if marked else [])]
         """The axis, and the line for the mark of the cursor."""
+        rows = 1 if beside > 1 else len(metrics)
         self._room = height - 1 - (beside > 1) - marked
         # The last device needs no gap below it.
-        tall = (self._room + 1) // len(devices)
+        tall = (self._room + 1) // len(own)
         self._gap = int(tall > (max(2, rows) if page else 2))
-        tall = tall - 1 if self._gap else self._room // len(devices)
-        self._tall = max(1, min(max(tall, rows if page else 1), self._room, _MOST_ROWS * rows))
+        tall = tall - 1 if self._gap else self._room // len(own)
+        self._tall = max(1, min(max(tall, rows if page else 1), self._room))
         """Lines of a device."""
-        self.shown = tuple(known[:beside] if beside > 1 else known[: self._tall])
+        self.shown = tuple(metrics[: beside if beside > 1 else self._tall])
         """The metrics shown of a device for which all are known."""
-        self._outlined = not page and metric is None and -(-self._tall // rows) >= _LEAST_OUTLINED
+        self._outlined = one or (not page and -(-self._tall // rows) >= _LEAST_OUTLINED)
         """Whether charts have dotted lines at 50 and 100 %, as a tall chart of an idle device is mostly
         empty."""
 
-    def lines(self, devices: Sequence[Device], current: str | None) -> list[tuple[Line, str]]:
+    def lines(self, devices: Sequence[Device]) -> list[tuple[Line, str]]:
         """The lines of as many of these devices as fit, each with the key of its device, "" for none."""
         count = max(0, min(len(devices), (self._room + self._gap) // (self._tall + self._gap)))
         found: list[tuple[Line, str]] = []
         for place, device in enumerate(devices[:count]):
             if place:
                 found += [(_BLANK, "")] * self._gap
-            found += [(line, device.key) for line in self._block(device, device.key == current)]
+            found += [(line, device.key) for line in self._block(device)]
         beside = len(self.lefts)
         if beside > 1:
             found.insert(0, (self._from_left(map(self._heading, self.shown)), ""))
-        return found + [(self._from_left([(*line, (" " * _FIGURE, ""))] * beside), "") for line in self.feet]
+        return found + [
+            (self._from_left([(*line, (" " * self._figure, ""))] * beside), "") for line in self.feet
+        ]
 
     def _from_left(self, parts: Iterable[Line]) -> Line:
         """One line from the parts at the places of the charts."""
@@ -251,61 +265,97 @@ class _Charts:
 
     def _heading(self, metric: Metric) -> Line:
         """The name of the metric of a chart, and the kind of the figure to its right."""
-        name = _SHARED if _tag(self._app_state, metric, self._keys) == "RAM" else metric
-        moment = "now" if self._cursor is None else _AT_CURSOR
-        figure = moment if self._page else _SUMMARIES[metric]
+        name = _SHARED if _tag(self._app_state, metric, self._own) == "RAM" else metric
+        figure = _moment(self._cursor) if self._page else _SUMMARIES[metric]
         return (fit(name, self.span.columns), "dim"), (fit(figure, _FIGURE, True), "dim")
 
-    def _block(self, device: Device, current: bool) -> list[Line]:
+    def _block(self, device: Device) -> list[Line]:
         """The lines of one device."""
-        rows: list[tuple[Sequence[Metric], int]] = [(self.shown, self._tall)]
-        if len(self.lefts) == 1:
-            own = [each for each in self.shown if _has_chart(self._timelines, device.key, each)]
-            own = own or [each for each in METRICS if _has_chart(self._timelines, device.key, each)][:1]
-            # The first charts get the spare lines.
-            tall, over = divmod(self._tall, len(own))
-            rows = [((each,), tall + (place < over)) for place, each in enumerate(own)]
+        if len(self.lefts) > 1:
+            return self._row(device, self.shown, self._tall, True)
+        own = [each for each in self._own[device.key] if each in self.shown] or self._own[device.key][:1]
+        gap = self._one and self._tall >= 4 * len(own) - 1
+        # The first charts get the spare lines.
+        tall, over = divmod(self._tall - gap * (len(own) - 1), len(own))
         block: list[Line] = []
-        for metrics, tall in rows:
-            drawn = [self._with_figure(device, each, tall) for each in metrics]
-            for place, parts in enumerate(zip(*drawn, strict=True)):
-                # The tag of a chart is at its bottom line, the only line that an idle chart reaches.
-                foot = place == tall - 1
-                named = foot and len(block) < tall
-                name = fit(_label(self._app_state, device) if named else "", self._label, right=True)
-                sign, style = ("▸", "cursor") if named and current else (" ", "strong")
-                tag = _tag(self._app_state, metrics[0], (device.key,)) if foot else ""
-                tagged = (fit(tag, _TAG + 1 if len(self.lefts) == 1 else 0), "dim")
-                block.append(((f"{sign} {name} ", style), tagged, *_joined(parts)))
+        for place, each in enumerate(own):
+            block += [_BLANK] * (gap and place > 0)
+            block += self._row(device, (each,), tall + (place < over), not place)
         return block
 
-    def _with_figure(self, device: Device, metric: Metric, tall: int) -> list[Line]:
-        """A chart with its figure; where nothing is known in the span, the reason."""
+    def _row(self, device: Device, metrics: Sequence[Metric], tall: int, named: bool) -> list[Line]:
+        """The lines of these charts side by side; `named`: with the label of the device."""
+        drawn = [self._with_figures(device, each, tall) for each in metrics]
+        front = self._scale(device, metrics[0], tall) if self._one else self._name(device, metrics[0], named)
+        front = [((" " * self.lefts[0], ""),)] * (tall - len(front)) + front
+        return [(*before, *_joined(parts)) for before, *parts in zip(front, *drawn, strict=True)]
+
+    def _name(self, device: Device, metric: Metric, named: bool) -> list[Line]:
+        """What is before the bottom line of a chart, the only line that an idle chart reaches."""
+        name = fit(_label(self._app_state, device) if named else "", self._label, right=True)
+        current = named and self._page and device.key == self._app_state.cursor
+        sign, style = ("▸", "cursor") if current else (" ", "strong")
+        tag = _tag(self._app_state, metric, (device.key,)) if len(self.lefts) == 1 else ""
+        return [((f"{sign} {name} ", style), (f"{tag:{self.lefts[0] - self._label - 3}}", "dim"))]
+
+    def _scale(self, device: Device, metric: Metric, tall: int) -> list[Line]:
+        """What is before the lines of the chart of one device."""
+        full, half = self._full(device, metric), half_line(tall)
+        tags = {0: _tag(self._app_state, metric, (device.key,))}
+        if self._timelines.full(device.key, metric) is None:
+            tags[1] = _NO_LIMIT
+        scale = {tall - 1: "0" if tall > 2 else "", 0: _amount(metric, full)}
+        if half is not None:
+            scale[tall - 1 - half] = _amount(metric, full / 2)
+        texts = [f" {tags.get(n, ''):{_TAG}} {scale.get(n, ''):>{_SCALE}} " for n in range(tall)]
+        return [((fit(text, _BEFORE_ONE), "dim"),) for text in texts]
+
+    def _full(self, device: Device, metric: Metric) -> float:
+        """100 %; where it is unknown, a round number well above the highest value in the span, so that the
+        chart does not look full."""
+        full = self._timelines.full(device.key, metric)
+        if full is not None:
+            return full
+        peaks = self._timelines.values(device.key, metric, self.span, peaks=True)
+        highest = max((v for v in peaks if v == v), default=0.0)
+        unit = 10.0 ** floor(log10(max(1.0, highest)))
+        return next(step * unit for step in (2, 5, 10, 20) if step * unit >= 1.5 * highest)
+
+    def _with_figures(self, device: Device, metric: Metric, tall: int) -> list[Line]:
+        """A chart with its figures; where nothing is known in the span, the reason."""
         app_state, timelines, span = self._app_state, self._timelines, self.span
         highest = _SUMMARIES[metric] == "max"
         means = timelines.values(device.key, metric, span)
         peaks = timelines.values(device.key, metric, span, True) if highest or self._outlined else means
-        known = [v for v in (peaks if highest else means) if v == v]
-        full = timelines.full(device.key, metric)
-        if not known or full is None:
-            room = span.columns + _FIGURE
+        known, known_peaks = ([v for v in values if v == v] for values in (means, peaks))
+        if not known or metric not in self._own[device.key]:
+            room = span.columns + self._figure
             blank: Line = ((" " * room, ""),)
             return [*[blank] * (tall - 1), ((fit(_why_unknown(app_state, device, metric), room), "dim"),)]
-        if self._page:
-            figure = _at_moment(app_state, device, metric, self._cursor)
-        elif _is_lost(app_state, device):
-            # A mean of the past would look like a present value.
-            figure = "lost"
+        now = _at_moment(app_state, device, metric, self._cursor) if self._page else ""
+        of_span = {"max": max(known_peaks), "mean": sum(known) / len(known), "min": min(known)}
+        if self._one:
+            told = [(_moment(self._cursor), now), *((n, _amount(metric, v)) for n, v in of_span.items())]
+            figures = [f"{name} {figure:>6}" for name, figure in told[:tall]]
+            figures += [""] * (tall - len(figures))
         else:
-            figure = _amount(metric, max(known) if highest else sum(known) / len(known))
+            # Of a lost device, a mean of the past would look like a present value.
+            lost = "lost" if _is_lost(app_state, device) else ""
+            figures = [""] * (tall - 1) + [now or lost or _amount(metric, of_span[_SUMMARIES[metric]])]
+        full = self._full(device, metric)
         if self._outlined:
             lines = outlined(means, peaks, metric, span, tall, full, self._cursor)
         else:
             lines = chart(means, metric, span, tall, full, self._cursor, close=not self._gap)
         return [
-            (*line, (fit(figure if place == tall - 1 else "", _FIGURE, right=True), ""))
-            for place, line in enumerate(lines)
+            (*line, (fit(figure, self._figure, right=True), "dim" if self._one and place else ""))
+            for place, (line, figure) in enumerate(zip(lines, figures, strict=True))
         ]
+
+
+def _moment(cursor: float | None) -> str:
+    """The name of the moment of the figures on the page."""
+    return "now" if cursor is None else _AT_CURSOR
 
 
 def _joined(parts: Iterable[Line]) -> Line:
@@ -325,19 +375,19 @@ def _label(app_state: AppState, device: Device) -> str:
     return printable(app_state.box.label(device))
 
 
-def _has_chart(timelines: Timelines, key: str, metric: Metric) -> bool:
-    """Whether a value was ever known for a device, and its 100 %."""
-    return timelines.has(key, metric) and timelines.full(key, metric) is not None
+def _has_chart(timelines: Timelines, key: str, metric: Metric, one: bool = False) -> bool:
+    """Whether a value was ever known for a device, and its 100 %, which the chart of one device needs not."""
+    return timelines.has(key, metric) and (one or timelines.full(key, metric) is not None)
 
 
-def _beside(width: int, metric: Metric | None, widths: Sequence[tuple[int, int]] = _BESIDE) -> int:
+def _beside(width: int, widths: Sequence[tuple[int, int]] = _BESIDE) -> int:
     """How many charts of one device are side by side."""
-    return 1 if metric else next((count for least, count in widths if width >= least), 1)
+    return next((count for least, count in widths if width >= least), 1)
 
 
-def _columns(width: int, left: int, beside: int) -> int:
+def _columns(width: int, left: int, beside: int, figure: int = _FIGURE) -> int:
     """The columns of each chart, with room for a figure after each."""
-    return max(1, (width - left - 2 * (beside - 1)) // beside - _FIGURE)
+    return max(1, (width - left - 2 * (beside - 1)) // beside - figure)
 
 
 # The figures of a moment
@@ -377,91 +427,11 @@ def _why_unknown(app_state: AppState, device: Device, metric: Metric) -> str:
     """The text in place of a chart without known values."""
     if _is_lost(app_state, device):
         return "lost"
-    if app_state.timelines is not None and app_state.timelines.has(device.key, metric):
+    timelines = app_state.timelines
+    if timelines and timelines.has(device.key, metric) and timelines.full(device.key, metric) is None:
         return f"no {metric} limit known"
     by_mig = device.parent is not None or (device.mig and metric == "utilization")
     return f"no {metric} (MIG)" if by_mig else f"no {metric} known"
-
-
-# One device
-
-
-def device_charts(
-    app_state: AppState,
-    key: str,
-    width: int,
-    height: int,
-    zoom: int = USUAL_ZOOM,
-    metric: Metric | None = None,
-    cursor: float | None = None,
-    page: bool = False,
-) -> tuple[list[Line], Frame | None]:
-    """Utilization, memory and power of one device, or only one `metric`, over the last `zoom` seconds (one of
-    `ZOOMS`), and their axis: at most `height` lines of `width` cells; nothing where there is no room or
-    nothing is known.
-
-    cursor  a moment that is marked
-    page    whether to add each metric's present value, and its highest, mean and lowest value in the span
-    """
-    timelines = app_state.timelines
-    if timelines is None:
-        return [], None
-    left = _TAG + _SCALE + 3
-    wanted = [each for each in ((metric,) if metric else METRICS) if timelines.has(key, each)]
-    marked = page and height >= _MARKED
-    height -= marked
-    wanted = wanted[: max(0, height - 1)]
-    if not wanted or width < left + TICK_ROOM:
-        return [], None
-    figures = _FIGURES if page and width >= _WITH_FIGURES else 0
-    span = _span(timelines, width - left - figures, zoom)
-    gap = 1 if height - 1 >= 4 * len(wanted) - 1 else 0
-    tall, over = divmod(height - 1 - gap * (len(wanted) - 1), len(wanted))
-    lines: list[Line] = []
-    for place, each in enumerate(wanted):
-        lines += [_BLANK] * (gap if place else 0)
-        limit = timelines.full(key, each)
-        full = limit or _top(timelines, key, each, span)
-        rows = tall + (place < over)
-        device = app_state.box.by_key.get(key) if figures else None
-        told = _told(app_state, timelines, device, each, span, rows, cursor) if device else [""] * rows
-        half = half_line(rows)
-        means, peaks = (timelines.values(key, each, span, highest) for highest in (False, True))
-        for n, drawn in enumerate(outlined(means, peaks, each, span, rows, full, cursor)):
-            scale = _amount(each, full) if n == 0 else "0" if n == rows - 1 > 1 else ""
-            if half is not None and n == rows - 1 - half:
-                scale = _amount(each, full / 2)
-            tag = _tag(app_state, each, (key,)) if n == 0 else ""
-            front = (f" {fit(tag, _TAG)} {fit(scale, _SCALE, right=True)} ", "dim")
-            if n == 1 and limit is None:
-                front = (f" {fit(_NO_LIMIT, _TAG + _SCALE + 1)} ", "dim")
-            lines.append((front, *drawn, (fit(told[n], figures, right=True), "" if n == 0 else "dim")))
-    shown = (key,) * len(lines)
-    lines.append(((" " * left, ""), *axis(span)))
-    if marked:
-        lines.append(((" " * left, ""), *mark(span, cursor)))
-    return lines, Frame((left,), span, shown, tuple(wanted))
-
-
-def _told(
-    app_state: AppState,
-    timelines: Timelines,
-    device: Device,
-    metric: Metric,
-    span: TimeSpan,
-    rows: int,
-    cursor: float | None,
-) -> list[str]:
-    """The text after the chart of one device: the value now or at the cursor, and the highest, mean and
-    lowest value."""
-    means = [value for value in timelines.values(device.key, metric, span) if value == value]
-    peaks = [value for value in timelines.values(device.key, metric, span, peaks=True) if value == value]
-    when = "now" if cursor is None else _AT_CURSOR
-    told = [f"{when} {_at_moment(app_state, device, metric, cursor):>6}"]
-    if means and peaks:
-        named = {"max": max(peaks), "mean": sum(means) / len(means), "min": min(means)}
-        told += [f"{name} {_amount(metric, value):>6}" for name, value in named.items()]
-    return [*told[:rows], *[""] * (rows - len(told))]
 
 
 def read_out(app_state: AppState, device: Device, frame: Frame, moment: float) -> str:
@@ -485,18 +455,6 @@ def _amount(metric: Metric, value: float, before_unit: str = "") -> str:
     return f"{value:.0f}{before_unit}{'%' if metric == 'utilization' else 'W'}"
 
 
-def _top(timelines: Timelines, key: str, metric: Metric, span: TimeSpan) -> float:
-    """The top of a chart without a known 100 %: a round number well above the highest value in the span, so
-    that the chart does not look full."""
-    highest = max((v for v in timelines.values(key, metric, span, peaks=True) if v == v), default=0.0)
-    unit = 10.0 ** floor(log10(max(1.0, highest)))
-    return next(step * unit for step in (2, 5, 10, 20) if step * unit >= 1.5 * highest)
-
-
 def _gutter(label: int, beside: int) -> int:
     """Cells before the first column: a device's label, and a tag where there is no heading."""
     return label + 3 + (0 if beside > 1 else _TAG + 1)
-
-
-def _span(timelines: Timelines, columns: int, zoom: int) -> TimeSpan:
-    return TimeSpan.at(timelines.until, zoom, max(1, columns))

@@ -6,8 +6,8 @@ Sources: Documentation/gpu/amdgpu/driver-misc.rst and thermal.rst.
 from __future__ import annotations
 
 import re
-from typing import Any
 
+from gputui.inventory.device import Facts
 from gputui.system.drm import GpuFiles
 from gputui.vendors.amd import metrics
 
@@ -53,7 +53,7 @@ class AmdCard(GpuFiles):
         """Return the bytes of the GPU's own memory: total and in use."""
         return self.number("mem_info_vram_total"), self.number("mem_info_vram_used")
 
-    def load(self) -> dict[str, Any]:
+    def load(self) -> Facts:
         """Return the utilization of the GPU and of its memory, percent. A sleeping GPU runs
         nothing; it is not woken."""
         if self.asleep:
@@ -63,7 +63,7 @@ class AmdCard(GpuFiles):
             "memory_utilization": _percent(self.number("mem_busy_percent")),
         }
 
-    def _sensed(self, now: float) -> dict[str, Any]:
+    def _sensed(self, now: float) -> Facts:
         power = self.sensors.number("power1_average", "power1_input")
         limit = self.sensors.number("power1_cap")
         return {
@@ -86,7 +86,7 @@ class AmdCard(GpuFiles):
         """Return the highest clock of the GPU, MHz."""
         return max((int(mhz) for mhz in _STATES.findall(self.text("pp_dpm_sclk") or "")), default=None)
 
-    def telemetry(self) -> dict[str, Any]:
+    def telemetry(self) -> Facts:
         """Return the facts that its page shows in addition to the table (`Telemetry`)."""
         if self.asleep:
             return {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import dataclass, frozen
 from gputui.system.root import Root, pairs, whole
 
 TOPOLOGY = "/sys/class/kfd/kfd/topology"
@@ -29,7 +29,7 @@ _MOST_LINKS = 4096
 _PARTITION_SHIFT = 28
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IoLink:
     """A link from a node to another: its type, the kernel's weight, and MB/s where it is a direct link."""
 
@@ -98,7 +98,7 @@ class Node:
         return f"gfx{version // 10_000}{version // 100 % 100:x}{version % 100:x}" if version > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Topology:
     """The GPUs, by the numbers of their nodes, and the numbers of the CPU nodes.
 

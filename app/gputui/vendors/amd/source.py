@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gputui.inventory.device import Apart, Device
+from gputui.inventory.device import Apart, Device, Facts
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Host
@@ -102,7 +102,7 @@ class AmdSource(MachineSource):
         if Want.NAMES in want or Want.SPEED in want:
             self._read_names()
         for gpu in gpus:
-            facts: dict[str, Any] = {}
+            facts: Facts = {}
             if want & (Want.LOAD | Want.VERDICT):
                 facts |= _memory(self._root, gpu) | (gpu.own_card.load() if gpu.own_card else {})
             if Want.SENSORS in want and gpu.own_card:
@@ -209,7 +209,7 @@ class AmdSource(MachineSource):
             revision, product = (card.revision, card.text("product_name")) if card else (None, None)
             architecture = gpu.device.compute_capability
             name = names.name(self._root, pci_id, revision, product, architecture)
-            limit: dict[str, Any] = {}
+            limit: Facts = {}
             if gpu.device.max_sm_clock is None and card is not None:
                 limit = {"max_sm_clock": card.max_clock()}
             gpu.device = replace(gpu.device, name=name, **limit)
@@ -251,7 +251,7 @@ class AmdSource(MachineSource):
 
     # Wiring.
 
-    def _read_links(self) -> dict[str, Any]:
+    def _read_links(self) -> Facts:
         from gputui.vendors.amd.links import matrices
 
         gpus = self._gpus or []
@@ -283,7 +283,7 @@ def _cores(node: Node) -> int | None:
     return simds // a_unit * 64 if a_unit > 0 and simds > 0 else None
 
 
-def _memory(root: Root, gpu: _Gpu) -> dict[str, Any]:
+def _memory(root: Root, gpu: _Gpu) -> Facts:
     """Return the total, used and free bytes of the GPU or of the partition.
 
     An integrated GPU has the host's memory: the compute driver reports how much of it programs can have, and
@@ -301,7 +301,7 @@ def _memory(root: Root, gpu: _Gpu) -> dict[str, Any]:
         used = sum(known) if known else None
         gpu.banks_used = bool(known)
     free = None if gpu.device.unified else left_of(total, used)
-    facts: dict[str, Any] = {"memory_total": total}
+    facts: Facts = {"memory_total": total}
     if used is not None or not gpu.shared_card:
         facts |= {"memory_used": used, "memory_free": free}
     return facts

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
+from gputui.system.environment import Environ
 from gputui.vendors.amd.visibility import HipVisibility, reads_uuids
 from gputui.vendors.vendor import Containers, Vendor, renumbered
 from gputui.vendors.visibility import Changes, Visibility
@@ -122,9 +123,7 @@ class Amd(Vendor):
 
         return AmdSource(root)
 
-    def launch_warnings(
-        self, devices: Sequence[Device], environ: Mapping[str, str], by_index: bool
-    ) -> tuple[str, ...]:
+    def launch_warnings(self, devices: Sequence[Device], environ: Environ, by_index: bool) -> tuple[str, ...]:
         found: list[str] = []
         if any(device.apart == "integrated" for device in devices):
             found.append(

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import is_digits
 from gputui.inventory.light_dataclasses import replace
+from gputui.system.environment import Environ
 from gputui.vendors.visibility import Changes, Ids, Inherited, Listed, Visibility
 
 HIP, ROCR, CUDA = "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"
@@ -37,11 +38,11 @@ class HipVisibility(Visibility):
             return ",".join(device.uuid for device in devices)
         return ",".join(str(device.index) for device in devices)
 
-    def changes_here(self, environ: Mapping[str, str]) -> Changes:
+    def changes_here(self, environ: Environ) -> Changes:
         # With this list, gputui's numbers would count what the list leaves.
         return ((ROCR, None),) if environ.get(ROCR) is not None else ()
 
-    def lists_in(self, environ: Mapping[str, str]) -> bool:
+    def lists_in(self, environ: Environ) -> bool:
         return any(_list_of(environ, name) is not None for name in (HIP, ROCR, CUDA))
 
     def list_among(self, variables: Mapping[str, str | None]) -> tuple[str, str | None] | None:
@@ -62,13 +63,13 @@ class HipVisibility(Visibility):
         return f"{ROCR}={rocr} {name}={inner}", ",".join(left[place].strip() for place in places)
 
     def listed(
-        self, text: str, environ: Mapping[str, str], devices: Sequence[Device], words: str | None = None
+        self, text: str, environ: Environ, devices: Sequence[Device], words: str | None = None
     ) -> Listed:
         """Return the devices as HIP reads a list: the first entry that names nothing ends it,
         a repeat is skipped."""
         return _hip(text, words or f"{self.variable}={text}", devices)
 
-    def inherited(self, environ: Mapping[str, str], devices: Sequence[Device]) -> Inherited | None:
+    def inherited(self, environ: Environ, devices: Sequence[Device]) -> Inherited | None:
         visible = [device for device in devices if device.index >= 0]
         settings: list[tuple[str, str]] = []
         said: list[str | None] = []
@@ -122,7 +123,7 @@ def reads_uuids(device: Device) -> bool | None:
 _VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})(?!\d)")
 
 
-def _list_of(environ: Mapping[str, str], name: str) -> str | None:
+def _list_of(environ: Environ, name: str) -> str | None:
     """Return a list that takes effect: ROCr's even where it is empty (no device), the others'
     only if not empty."""
     text = environ.get(name)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from gputui.inventory.device import Facts
 from gputui.inventory.formatting import printable
 
 _FACTS: dict[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
@@ -24,7 +25,7 @@ _CLIENT = re.compile(r'"IOUserClientCreator"\s*=\s*"pid (\d{1,9}),')
 _MOST_PROCESSES = 4096
 
 
-def facts(text: str) -> dict[str, Any]:
+def facts(text: str) -> Facts:
     """Return the facts about a GPU in the text; {} where there are none."""
     found = ((name, pattern.search(text), made) for name, (pattern, made) in _FACTS.items())
     return {name: made(match[1]) for name, match, made in found if match}

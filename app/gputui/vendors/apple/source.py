@@ -8,9 +8,8 @@ need root rights. No interface reports the memory of a process.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
-from gputui.inventory.device import Device
+from gputui.inventory.device import Device, Facts
 from gputui.inventory.formatting import MIB
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.link import SELF
@@ -78,5 +77,5 @@ class AppleSource(MachineSource):
             self._device = replace(self._device, processes=processes)
         return (self._device,)
 
-    def _read_links(self) -> dict[str, Any]:
+    def _read_links(self) -> Facts:
         return {"links": ((SELF,),)}

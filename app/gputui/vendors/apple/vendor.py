@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
+from gputui.system.environment import Environ
 from gputui.vendors.vendor import RARELY_TOLD, Vendor
 from gputui.vendors.visibility import Visibility
 
@@ -42,9 +43,7 @@ class Apple(Vendor):
 
         return AppleSource(root)
 
-    def launch_warnings(
-        self, devices: Sequence[Device], environ: Mapping[str, str], by_index: bool
-    ) -> tuple[str, ...]:
+    def launch_warnings(self, devices: Sequence[Device], environ: Environ, by_index: bool) -> tuple[str, ...]:
         if devices:
             return ()
         return ("no variable hides the GPU of a Mac: the program itself must be told to use the CPU",)

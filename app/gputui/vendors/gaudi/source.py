@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gputui.inventory.device import Device, Fault
+from gputui.inventory.device import Device, Facts, Fault
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.link import each_pair
 from gputui.inventory.process import Process
@@ -86,7 +86,7 @@ class GaudiSource(MachineSource):
         devices = self._devices or ()
         return Topology(tuple(self._near(device.numa_node, None, _folder(device)) for device in devices))
 
-    def _read_links(self) -> dict[str, Any]:
+    def _read_links(self) -> Facts:
         """Return the PCIe class of every pair, by their places on the bus.
 
         The devices of one machine are all joined by links whose pairs hl-smi does not print.

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device, aligned
+from gputui.system.environment import Environ
 from gputui.vendors.gaudi.visibility import ModuleVisibility
 from gputui.vendors.vendor import RARELY_TOLD, Containers, Vendor
 from gputui.vendors.visibility import Changes, Visibility
@@ -75,9 +76,7 @@ class Gaudi(Vendor):
             " (0,1 or 2,3 …; 0-3 or 4-7; all)"
         )
 
-    def launch_warnings(
-        self, devices: Sequence[Device], environ: Mapping[str, str], by_index: bool
-    ) -> tuple[str, ...]:
+    def launch_warnings(self, devices: Sequence[Device], environ: Environ, by_index: bool) -> tuple[str, ...]:
         if any(device.module is None for device in devices):
             return ("the module ids are not known; hl-smi's indices are used instead, which may differ",)
         return ()

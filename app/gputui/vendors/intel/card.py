@@ -6,8 +6,7 @@ counter yields a rate only from the second reading on.
 
 from __future__ import annotations
 
-from typing import Any
-
+from gputui.inventory.device import Facts
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.system.drm import Card, GpuFiles
 from gputui.system.root import Root
@@ -111,7 +110,7 @@ class IntelCard(GpuFiles):
             return None
         return round(min(100.0, max(0.0, 100 - rate / 10)))
 
-    def _sensed(self, now: float) -> dict[str, Any]:
+    def _sensed(self, now: float) -> Facts:
         limit = self._limit()
         return {
             "temperature": self.temperature("pkg"),

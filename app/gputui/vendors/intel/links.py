@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.link import SELF, TILES, LinkMatrix, direct_links, each_pair, strength
 from gputui.system.pci_tree import PciPlace, pci_class
 from gputui.vendors.intel.xpu_smi import Wires
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class End:
     """A device: its place on the bus, its card's number in xpu-smi's list, and its tile (None: all tiles)."""
 

@@ -13,12 +13,13 @@ import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gputui.inventory.device import Apart, Device
+from gputui.inventory.device import Apart, Device, Facts
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.process import Kind, Process
 from gputui.inventory.snapshot import Host
 from gputui.sources.source import Want
 from gputui.system.drm import cards, clients, may_open
+from gputui.system.environment import Environ
 from gputui.system.pci_tree import long_bus_id, numa_nodes
 from gputui.system.program import Program
 from gputui.system.root import HERE, Root
@@ -85,7 +86,7 @@ class _Unit:
 class IntelSource(MachineSource):
     """Intel's devices, as programs with the environment `environ` count them."""
 
-    def __init__(self, root: Root = HERE, environ: Mapping[str, str] | None = None, **options: Any) -> None:
+    def __init__(self, root: Root = HERE, environ: Environ | None = None, **options: Any) -> None:
         """`options` are those of MachineSource."""
         self._environ = os.environ if environ is None else environ
         super().__init__(root, **options)
@@ -275,7 +276,7 @@ class IntelSource(MachineSource):
                 facts = {"sm_clock": gpu.card.clock(unit.tile)}
             unit.device = replace(unit.device, **facts)
 
-    def _sensed(self, gpu: _Gpu) -> dict[str, Any]:
+    def _sensed(self, gpu: _Gpu) -> Facts:
         """Return the readings of a card's sensors, with missing ones from xpu-smi."""
         facts = gpu.card.readings(self._ticks())
         missing = [n for n in _SENSED_BY_SMI if facts.get(n) is None]
@@ -313,7 +314,7 @@ class IntelSource(MachineSource):
 
     # Wiring.
 
-    def _read_links(self) -> dict[str, Any]:
+    def _read_links(self) -> Facts:
         from gputui.vendors.intel.links import End, matrices
 
         self._list()

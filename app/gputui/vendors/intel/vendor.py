@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
+from gputui.system.environment import Environ
 from gputui.vendors.intel.visibility import LevelZeroVisibility
 from gputui.vendors.vendor import RARELY_TOLD, Containers, Vendor
 from gputui.vendors.visibility import Changes, Visibility
@@ -74,9 +75,7 @@ class Intel(Vendor):
 
         return IntelSource(root)
 
-    def launch_warnings(
-        self, devices: Sequence[Device], environ: Mapping[str, str], by_index: bool
-    ) -> tuple[str, ...]:
+    def launch_warnings(self, devices: Sequence[Device], environ: Environ, by_index: bool) -> tuple[str, ...]:
         if any(device.apart == "integrated" for device in devices):
             return ("an integrated GPU has the host's memory, and many programs for XPU do not support it",)
         return ()

@@ -11,9 +11,10 @@ depends on the model, so a launch sets it wherever that matters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gputui.inventory.device import Device
+from gputui.system.environment import Environ
 from gputui.vendors.intel.names import MAX, ONE_TILE
 from gputui.vendors.visibility import Changes, Ids, Inherited, Listed, Visibility
 
@@ -40,7 +41,7 @@ class LevelZeroVisibility(Visibility):
     def changes_beside_own_list(self, devices: Sequence[Device]) -> Changes:
         return (*_hierarchy(devices), *super().changes_beside_own_list(devices))
 
-    def changes_here(self, environ: Mapping[str, str]) -> Changes:
+    def changes_here(self, environ: Environ) -> Changes:
         # With these variables, gputui's numbers would mean other devices.
         return tuple(
             (name, None)
@@ -48,11 +49,11 @@ class LevelZeroVisibility(Visibility):
             if counts
         )
 
-    def lists_in(self, environ: Mapping[str, str]) -> bool:
+    def lists_in(self, environ: Environ) -> bool:
         return bool(environ.get(MASK))
 
     def listed(
-        self, text: str, environ: Mapping[str, str], devices: Sequence[Device], words: str | None = None
+        self, text: str, environ: Environ, devices: Sequence[Device], words: str | None = None
     ) -> Listed:
         counted = self._counted_here(environ, devices)
         setting = words or f"{MASK}={text}"
@@ -72,7 +73,7 @@ class LevelZeroVisibility(Visibility):
         warning = f"{setting}: {'; '.join(wrong)}" if wrong else None
         return Listed(tuple(device for device in devices if device.key in found), warning)
 
-    def inherited(self, environ: Mapping[str, str], devices: Sequence[Device]) -> Inherited | None:
+    def inherited(self, environ: Environ, devices: Sequence[Device]) -> Inherited | None:
         text = environ.get(MASK)
         if not text:
             return None
@@ -84,7 +85,7 @@ class LevelZeroVisibility(Visibility):
         keys = tuple(device.key for device in listed.devices)
         return Inherited(((MASK, text),), keys, listed.warning, note)
 
-    def _counted_here(self, environ: Mapping[str, str], devices: Sequence[Device]) -> dict[int, Device]:
+    def _counted_here(self, environ: Environ, devices: Sequence[Device]) -> dict[int, Device]:
         offered = [device for device in devices if device.index >= 0]
         if _by_bus(environ):
             offered.sort(key=lambda device: (device.pci_bus_id or "", device.index))
@@ -105,5 +106,5 @@ def _is_divided_by_default(device: Device) -> bool:
     return device.partition is None and model in MAX - ONE_TILE
 
 
-def _by_bus(environ: Mapping[str, str]) -> bool:
+def _by_bus(environ: Environ) -> bool:
     return environ.get(BY_BUS, "0").strip() not in ("", "0")

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gputui.inventory.formatting import MIB, printable
-from gputui.inventory.light_dataclasses import dataclass, field
+from gputui.inventory.light_dataclasses import field, frozen
 from gputui.system.pci_tree import FUNCTION
 
 _MOST_DEVICES = 256
@@ -28,7 +28,7 @@ _WORD = re.compile(r"S|MDF|XL[1-9]\d{0,2}|XL\*|PIX|PXB|PHB|NODE|SYS")
 _NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{1,12})?")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """A device of `discovery`: its number, name, PCI function ("0000:4d:00.0"), and the UUID from xpu-smi."""
 
@@ -38,7 +38,7 @@ class Found:
     uuid: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Load:
     """The load of a card in `stats`: bytes, percent, °C, W, MHz. `tiles`: the load of each tile.
 
@@ -57,7 +57,7 @@ class Load:
         return self if tile is None else self.tiles.get(tile)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wires:
     """The matrix of `topology -m`: rows and columns are (device, tile), tile None where a row
     is a whole card."""

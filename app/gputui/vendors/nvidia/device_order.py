@@ -9,12 +9,13 @@ number is known only where every heuristic that means "fastest" gives it to the 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import GIB
+from gputui.system.environment import Environ
 from gputui.vendors.driver_process import NoAnswerError, ask_driver
 
 _SECONDS = 10.0
@@ -29,7 +30,7 @@ _CLEARLY = 1.25
 _PROBE = Path(__file__).parent / "driver_probe.py"
 
 
-def driver_order(environ: Mapping[str, str] = os.environ, seconds: float = _SECONDS) -> tuple[str, ...]:
+def driver_order(environ: Environ = os.environ, seconds: float = _SECONDS) -> tuple[str, ...]:
     """Return the UUIDs of all GPUs (in lower case, without "GPU-") as the driver numbers them, the fastest
     first.
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gputui.inventory.device import COMPUTE_MODES, UUID, Device, Fault, FaultKind
+from gputui.inventory.device import COMPUTE_MODES, UUID, Device, Facts, Fault, FaultKind
 from gputui.inventory.formatting import MIB
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Kind, Process
@@ -399,7 +399,7 @@ class Gpu:
 
     def _blank(self, fault: Fault) -> None:
         """Keep the identity of a device that cannot be read; drop its load and processes."""
-        known: dict[str, Any] = {name: getattr(self.device, name) for name in _IDENTITY}
+        known: Facts = {name: getattr(self.device, name) for name in _IDENTITY}
         self.device, self.instances = Device(**known, fault=fault), {}
         self._listed_at = self.unlisted = None
 
@@ -431,7 +431,7 @@ class Gpu:
         if self.device.parent is not None:
             from gputui.inventory.telemetry import Telemetry
 
-            known: dict[str, Any] = {k: v for k, v in self._monitored.items() if k != "utilization"}
+            known: Facts = {k: v for k, v in self._monitored.items() if k != "utilization"}
             self.have(telemetry=Telemetry(**known) if known else None)
             return
         if self._reader is None:
@@ -476,7 +476,7 @@ class Gpu:
             self.unlisted = None
             self.have(**self._least(want))
             return
-        facts: dict[str, Any] = {}
+        facts: Facts = {}
         if Want.LOAD in want:
             facts |= self._memory()
             facts |= self._load() if self.device.parent is None else self._instance_load()
@@ -568,7 +568,7 @@ class Gpu:
                 self._learned.add(name)
                 self.have(**{name: found})
 
-    def _list_is_due(self, facts: Mapping[str, Any]) -> bool:
+    def _list_is_due(self, facts: Facts) -> bool:
         """Return whether the list of processes may be out of date.
 
         That is so where the memory in use has changed, or the device has begun or stopped working. Where the
@@ -628,7 +628,7 @@ class Gpu:
         mode = self.ask(self._nvml.nvmlDeviceGetMigMode, self.handle)
         return bool(self.device.mig if mode is None else mode[0])
 
-    def _load(self) -> dict[str, Any]:
+    def _load(self) -> Facts:
         """Return utilization. Where it fails, read the modes again: switching MIG on takes
         utilization away."""
         load, trouble = self._apart(self._utilization)
@@ -639,7 +639,7 @@ class Gpu:
         self._trouble = self._trouble or trouble
         return load
 
-    def _instance_load(self) -> dict[str, Any]:
+    def _instance_load(self) -> Facts:
         """Return the load of a MIG instance since its last sample, by the GPU's performance monitor.
 
         A first reading takes no sample: most programs make no second one. Instances that share a GPU instance
@@ -662,7 +662,7 @@ class Gpu:
         load = self._monitored.get("utilization")
         return {"utilization": None if load is None else min(100, round(load)), "memory_utilization": None}
 
-    def _memory(self) -> dict[str, Any]:
+    def _memory(self) -> Facts:
         nvml, device = self._nvml, self.device
         asked, second = nvml.nvmlDeviceGetMemoryInfo, "memory v2"
 
@@ -714,14 +714,14 @@ class Gpu:
             return True
         return None if name is None or capability is None else False
 
-    def _utilization(self) -> dict[str, Any]:
+    def _utilization(self) -> Facts:
         rates = self.ask(self._nvml.nvmlDeviceGetUtilizationRates, self.handle)
         return {
             "utilization": rates.gpu if rates is not None else None,
             "memory_utilization": rates.memory if rates is not None else None,
         }
 
-    def _sensors(self) -> dict[str, Any]:
+    def _sensors(self) -> Facts:
         nvml, handle = self._nvml, self.handle
         ask = self.ask_in_passing
         power = ask(nvml.nvmlDeviceGetPowerUsage, handle)
@@ -784,7 +784,7 @@ class Gpu:
                 found[entry.pid] = Process(entry.pid, kind_now, memory=max(sizes, default=None))
         return tuple(found.values())
 
-    def _least(self, want: Want) -> dict[str, Any]:
+    def _least(self, want: Want) -> Facts:
         """Return the facts that decide whether the device is free, in the fewest calls: a process settles it
         at once.
 
@@ -872,7 +872,7 @@ def _are_same(listed: Sequence[Process] | None, before: Sequence[Process] | None
     )
 
 
-def _plainly_empty(facts: dict[str, Any]) -> bool:
+def _plainly_empty(facts: Facts) -> bool:
     """Return whether nothing can be running: every context takes more than 64 MiB, CUDA's or a desktop's."""
     used, load = facts["memory_used"], facts["utilization"]
     return used is not None and used < 64 * MIB and not load

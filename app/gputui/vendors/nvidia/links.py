@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gputui.inventory.light_dataclasses import dataclass
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.link import SELF, LinkMatrix
 
 UNREADABLE_BUS_ID = "FFFFFFFF:FF:FF.0"
@@ -21,7 +21,7 @@ PCIE_BY_LEVEL: dict[int, str] = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: 
 """nvmlGpuTopologyLevel_t; "internal" (two GPUs on one board) counts as one switch."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NvLinks:
     """One GPU's NVLinks. `to_switches`: field NVSWITCH_CONNECTED_LINK_COUNT, None where there is none.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.device import Device, one_model
-from gputui.inventory.light_dataclasses import dataclass, field, replace
+from gputui.inventory.light_dataclasses import field, frozen, replace
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import NoHardwareError, NoSourceError, Want
@@ -463,7 +463,7 @@ class NvmlSource:
         return topology(self._root, near, [gpu.device.pci_bus_id if gpu else None for gpu in rows])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Wired:
     """The wiring as of the last reading, and the keys of its devices.
 

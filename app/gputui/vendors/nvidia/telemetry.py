@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from ctypes import byref
 from typing import Any
 
+from gputui.inventory.device import Facts
 from gputui.inventory.formatting import MIB
 from gputui.inventory.process import known_sum
 from gputui.inventory.telemetry import NVLINK_FABRICS, Telemetry
@@ -64,9 +65,9 @@ class TelemetryReader:
         self, nvml: Any, handle: Any, ask: Ask, clock: Callable[[], float], ticks: Callable[[], float]
     ) -> None:
         self._nvml, self._handle, self._ask, self._clock, self._ticks = nvml, handle, ask, clock, ticks
-        self._fixed: dict[str, Any] = {}
-        self._slow: tuple[float, dict[str, Any]] | None = None
-        self._every_field: dict[str, Any] = {
+        self._fixed: Facts = {}
+        self._slow: tuple[float, Facts] | None = None
+        self._every_field: Facts = {
             "memory_temperature": nvml.NVML_FI_DEV_MEMORY_TEMP,
             "ecc_corrected": nvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL,
             "ecc_uncorrected": nvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL,
@@ -84,7 +85,7 @@ class TelemetryReader:
         self._counted: dict[str, tuple[float, int]] = {}
         self._refused_at = ticks()
         self._gpm: Gpm | None = None
-        self._fabric: dict[str, Any] | None = None
+        self._fabric: Facts | None = None
         self._events: Any = None
         self._listens_at = ticks()
         """When to register for XIDs, while that has not been done."""
@@ -116,7 +117,7 @@ class TelemetryReader:
         energy = fields.get("energy")
         xid, xid_at = self._last_xid() or (None, None)
         self._gpm = self._gpm or Gpm(nvml, handle, ask)
-        found: dict[str, Any] = self._gpm.read()
+        found: Facts = self._gpm.read()
         # Counters are exact; where the driver has none, its own averages are used.
         found |= {name: rate for name, rate in self._rates(fields).items() if rate is not None}
         return Telemetry(
@@ -146,7 +147,7 @@ class TelemetryReader:
         self._read_fixed()
         return Telemetry(**self._fixed, **self._slow_facts(self._ticks()), throttle=throttle)
 
-    def _slow_facts(self, now: float) -> dict[str, Any]:
+    def _slow_facts(self, now: float) -> Facts:
         if self._slow is None or not 0 <= now - self._slow[0] < SLOW:
             self._slow = now, self._read_slow()
         return self._slow[1]
@@ -203,7 +204,7 @@ class TelemetryReader:
             if self._fixed.get(name) is None:
                 self._fixed[name] = ask(function, handle, *arguments)
 
-    def _fabric_facts(self) -> dict[str, Any]:
+    def _fabric_facts(self) -> Facts:
         """Return the place of the GPU in its NVLink fabric. Once known, it stays while the page is open."""
         if self._fabric is not None:
             return self._fabric
@@ -220,7 +221,7 @@ class TelemetryReader:
             return {}
         if not 0 < found.state < len(NVLINK_FABRICS):
             return {}
-        facts: dict[str, Any] = {"nvlink_fabric": NVLINK_FABRICS[found.state - 1]}
+        facts: Facts = {"nvlink_fabric": NVLINK_FABRICS[found.state - 1]}
         if facts["nvlink_fabric"] == "ready":
             # The field itself is text in older bindings, and would end at the first zero.
             domain = uuid.UUID(bytes=bytes(found)[kind.clusterUuid.offset :][:16])
@@ -232,7 +233,7 @@ class TelemetryReader:
             self._fabric = facts
         return facts
 
-    def _read_slow(self) -> dict[str, Any]:
+    def _read_slow(self) -> Facts:
         """Read the facts that need not be followed every second. The fan alone takes 0.14 ms."""
         nvml, handle, ask = self._nvml, self._handle, self._ask
         encoder = ask(nvml.nvmlDeviceGetEncoderUtilization, handle)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
+from gputui.system.environment import Environ
 from gputui.vendors.nvidia.visibility import UUID_PREFIXES, CudaVisibility
 from gputui.vendors.vendor import Containers, Vendor
 from gputui.vendors.visibility import CONFINED
@@ -101,9 +102,7 @@ class Nvidia(Vendor):
         # NVML reads this machine only; the kernel's files hold neither memory nor load.
         return root.here
 
-    def launch_warnings(
-        self, devices: Sequence[Device], environ: Mapping[str, str], by_index: bool
-    ) -> tuple[str, ...]:
+    def launch_warnings(self, devices: Sequence[Device], environ: Environ, by_index: bool) -> tuple[str, ...]:
         found = []
         if by_index and _mps(devices, environ):
             found.append(
@@ -111,7 +110,7 @@ class Nvidia(Vendor):
             )
         return tuple(found)
 
-    def part_warnings(self, devices: Sequence[Device], environ: Mapping[str, str]) -> tuple[str, ...]:
+    def part_warnings(self, devices: Sequence[Device], environ: Environ) -> tuple[str, ...]:
         parents = [device.parent for device in devices if device.parent]
         if len(set(parents)) == len(parents) or environ.get(_SEVERAL_RANKS) == "1":
             return ()
@@ -158,7 +157,7 @@ class Nvidia(Vendor):
         return of_code(code) if code else of_library(error) if error else None
 
 
-def _mps(devices: Sequence[Device], environ: Mapping[str, str]) -> bool:
+def _mps(devices: Sequence[Device], environ: Environ) -> bool:
     """Return whether an MPS daemon with a list of its own is between programs and devices
     (CUDA MPS guide)."""
     there = any(process.kind == "mps" for device in devices for process in device.processes or ())
