@@ -299,9 +299,9 @@ class _Charts:
         else:
             figure = _amount(metric, max(known) if highest else sum(known) / len(known))
         if self._outlined:
-            lines = outlined(means, peaks, metric, span, tall, full, self._cursor)
+            lines = outlined(means, peaks, span, tall, full, self._cursor)
         else:
-            lines = chart(means, metric, span, tall, full, self._cursor, close=not self._gap)
+            lines = chart(means, span, tall, full, self._cursor, close=not self._gap)
         return [
             (*line, (fit(figure if place == tall - 1 else "", _FIGURE, right=True), ""))
             for place, line in enumerate(lines)
@@ -427,7 +427,7 @@ def device_charts(
         told = _told(app_state, timelines, device, each, span, rows, cursor) if device else [""] * rows
         half = half_line(rows)
         means, peaks = (timelines.values(key, each, span, highest) for highest in (False, True))
-        for n, drawn in enumerate(outlined(means, peaks, each, span, rows, full, cursor)):
+        for n, drawn in enumerate(outlined(means, peaks, span, rows, full, cursor)):
             scale = _amount(each, full) if n == 0 else "0" if n == rows - 1 > 1 else ""
             if half is not None and n == rows - 1 - half:
                 scale = _amount(each, full / 2)
