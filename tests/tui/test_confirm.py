@@ -308,7 +308,7 @@ async def test_a_question_leaves_the_box_in_view(
 ) -> None:
     """The table, the panels and the selection are what it is about."""
     async with session("shared", command=("true",), environ=environ, interval=1000, size=size) as s:
-        await s.press("4", key)
+        await s.press("0", key)
         await s.until(lambda: s.app.screen is not s.main)
         await s.settle()
         question, selection = s.app.screen.query_one(Vertical), s.main.query_one("#selection")
