@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual.containers import Vertical
 
 from gputui.allocating.queue import waiters
 from gputui.inventory.claim import Claim
@@ -300,12 +301,26 @@ async def test_leaving_at_the_question_leaves_no_claim_and_no_record(
     assert list(own_claims.glob("*.claim")) == []
 
 
+@pytest.mark.parametrize("key", ["enter", "w", "e"])
+@pytest.mark.parametrize("size", [(80, 24), (130, 40)])
+async def test_a_question_leaves_the_box_in_view(
+    key: str, size: tuple[int, int], environ: dict[str, str]
+) -> None:
+    """The table, the panels and the selection are what it is about."""
+    async with session("shared", command=("true",), environ=environ, interval=1000, size=size) as s:
+        await s.press("0", key)
+        await s.until(lambda: s.app.screen is not s.main)
+        await s.settle()
+        question, selection = s.app.screen.query_one(Vertical), s.main.query_one("#selection")
+        assert question.region.y >= selection.region.bottom and question.region.bottom == size[1] - 1
+
+
 async def test_those_in_the_line_of_a_demo_are_asked_about_and_w_is_offered(
     environ: dict[str, str],
 ) -> None:
     async with session("shared", command=("true",), environ=environ, interval=1000, size=(130, 40)) as s:
         s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
         await s.press("4", "5", "@return")
-        assert "ahead of you in line" in await asked(s) and "on this machine" in await asked(s)
+        assert "ahead of you in line" in await asked(s) and "demo shared" in await asked(s)
         await s.press("w")
         assert isinstance(s.app.screen, LineScreen) and "in line" in s.app.screen.prompt

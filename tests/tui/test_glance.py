@@ -9,13 +9,15 @@ from itertools import combinations
 
 import pytest
 from textual.color import Color
+from textual.theme import Theme
 
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import GLYPHS
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch_options import LaunchOptions
 from gputui.tui.app_state import AppState
-from gputui.tui.theme import DARK, LIGHT
+from gputui.tui.styles import LOOKS
+from gputui.tui.theme import DARK, LIGHT, THEMES
 from gputui.tui.views.first_frame import frame
 from gputui.tui.views.table import columns_of, row, state_of
 from gputui.tui.widgets.lines import Lines
@@ -70,8 +72,23 @@ def test_a_row_has_the_tone_of_its_state_as_a_whole() -> None:
     state = watched(90)
     for device in state.box.devices:
         look = state_of(state, device)[2]
-        tones = [style for text, style in row(state, device, columns_of(state, 100), 100) if text.strip()]
-        assert tones.count(look) >= 4
+        spans = [
+            (text, style) for text, style in row(state, device, columns_of(state, 100), 100) if text.strip()
+        ]
+        assert [style for _, style in spans].count(look) >= 4
+        # The length of a bar is the load; nothing in use calls for no attention.
+        assert {style for text, style in spans if set(text) & set("█▏▎▍▌▋▊▉")} <= {look}
+        assert [style for text, style in spans if text.strip() == "0%"] == ["dim"] * 2
+
+
+@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
+def test_a_load_has_the_colour_of_no_state_and_a_device_in_use_not_that_of_an_error(theme: Theme) -> None:
+    def color(name: str) -> str:
+        variable = LOOKS[name].color
+        return theme.variables.get(variable) or str(getattr(theme, variable))
+
+    assert color("load") not in {color(state) for state in (*GLYPHS, "mine")}
+    assert color("busy") != theme.error
 
 
 # A film of a minute

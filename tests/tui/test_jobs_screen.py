@@ -736,6 +736,20 @@ def test_the_panel_has_a_line_a_job_and_the_end_of_a_log_where_there_is_room() -
     assert panel(130, 4) == []
 
 
+@pytest.mark.parametrize("state", ["running", "waiting"])
+def test_a_panel_of_one_line_has_the_job_that_was_started_last(state: str) -> None:
+    others = (
+        summary("aaaa"),
+        summary("bbbb", created=OPENED - 60),
+        summary("cccc", state="done", ended=OPENED),
+    )
+    new = summary("zzzz", state=state, created=OPENED, waits=1)
+    for jobs in ((*others, new), (new, *others)):
+        rule, line = panel(80, 2, *jobs)
+        assert "zzzz" in line and "3 more: D" in rule
+        assert "zzzz" in "".join(panel(80, 5, *jobs))
+
+
 async def test_a_job_of_a_demo_is_in_its_panel_and_on_its_devices_until_it_ends(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -638,6 +638,20 @@ def test_every_box_has_lines_that_fit(name: str, width: int) -> None:
             assert cells <= width, text
 
 
+@pytest.mark.parametrize(("width", "reasons"), [(80, False), (130, True), (200, True)])
+async def test_the_table_has_few_columns_and_a_wide_one_the_reasons(width: int, reasons: bool) -> None:
+    async with session("dgx-h100", TRAIN, size=(width, 40)) as s:
+        await opened(s)
+        (heading,) = (text for text in texts(s) if "STRATEGY" in text)
+        assert "SENT" not in heading and "TIME" in heading and ("WHY" in heading) == reasons
+        told = [text for text in texts(s) if "one device)" in text]
+        assert len(told) == reasons and all("single" in text for text in told)
+        for name in strategies(s)[:3]:
+            sent = any(" sent " in text for text in texts(s))
+            assert at_cursor(s) == name and sent == (name != "single"), "of the one at the cursor"
+            await s.press("down")
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("size", [(80, 24), (200, 60), (20, 5)])
 async def test_every_size_shows_the_best_strategy(size: tuple[int, int]) -> None:
@@ -736,7 +750,7 @@ async def test_a_server_that_does_not_fit_shows_what_would_and_has_no_batch() ->
     async with session("rtx3090", command, size=(190, 40)) as s:
         await opened(s)
         row = next(text for text in texts(s) if text.startswith(" ✗ single"))
-        assert "would fit with" in row or "no room" in row
+        assert "at most 2,768 tokens" in row, "what it would fit with"
         before = strategies(s)
         await s.press("plus")
         assert "for trainings only" in str(s.main.message)

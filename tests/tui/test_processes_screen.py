@@ -114,6 +114,15 @@ def show_on_one(s: Session, *children: Child) -> None:
         s.app.screen.draw()
 
 
+async def test_the_page_begins_at_a_process_of_the_device_at_the_cursor() -> None:
+    snapshot = box(busy(gpu(0), job(1)), gpu(1), busy(gpu(2), job(7), job(8)))
+    async with session(snapshot) as s:
+        for row, pid in ((0, "1"), (1, "1"), (2, "7")):
+            await s.press("g", *["down"] * row, "p")
+            assert lit(s).split()[1] == pid
+            await s.press("escape")
+
+
 async def test_X_twice_sends_SIGTERM_and_twice_more_SIGKILL(children: list[Child]) -> None:
     child, other = children
     async with session(on(process(child), process(other))) as s:

@@ -11,10 +11,16 @@ from tui.support import session
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
+def test_the_first_call_of_the_readme_starts_nothing() -> None:
+    """Enter on its screen rehearses a start: a command of its own would really run."""
+    (call,) = re.findall(r"&& \S+/gputui(.*)$", README, re.MULTILINE)
+    assert shlex.split(call) == ["--demo"]
+
+
 async def test_the_first_keys_select_free_devices() -> None:
     story = re.search(r"Press `(\d)`, then `(\d)`\. The screen shows `([^`]+)`", README)
-    call = re.search(r"gputui --demo -- (.+)", README)
-    assert story and call, "the README begins with two keys and the call that opens a demo"
+    call = re.search(r"gputui -- (.+)", README)
+    assert story and call, "the README tells of two keys, and of the call that begins with a command"
     first, second, shown = story.groups()
     async with session("shared", command=tuple(shlex.split(call[1])), interval=1000) as s:
         await s.press(first, second)

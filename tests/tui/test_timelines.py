@@ -183,7 +183,7 @@ def test_one_device_has_a_scale_a_bright_edge_and_its_figures() -> None:
     assert [line[7:13].strip() for line in texts[:20] if line[7:13].strip()] == ["80.0G", "40.0G", "0"]
     figures = [line[-12:].split() for line in texts[:5]]
     assert figures == [*([name, "66.0G"] for name in ("now", "max", "mean", "min")), []]
-    bright = [line for line in lines if any(style == "memory" for _, style in line)]
+    bright = [line for line in lines if any(style == "load" for _, style in line)]
     assert len(bright) == 1
     assert sum(any(style == "rest" and "█" in text for text, style in line) for line in lines) >= 15
     assert any("┈" in text for text in texts[:1])

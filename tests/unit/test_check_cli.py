@@ -38,7 +38,7 @@ def test_devices_that_are_not_seen_are_status_5(call: Call) -> None:
         ["cuda:0", "GPU", "1"],
         ["cuda:1", "GPU", "0"],
     ]
-    assert any("this machine" in said for said in warnings_of(ended.err))
+    assert any("--demo" in said for said in warnings_of(ended.err))
 
 
 def test_json_is_one_line_with_the_same_verdict(call: Call) -> None:

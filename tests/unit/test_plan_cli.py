@@ -1115,6 +1115,8 @@ def test_what_stands_below_slower_ones_says_why() -> None:
     assert any((row.traffic.seconds or 0) < slowest for row in made.rows if row.name in said)
     shown = apart.keys() & lines.keys()
     assert shown and all(apart[name] in lines[name] for name in shown)
+    effects = {row.name: row.what for row in made.rows if row.name in lines.keys() - shown}
+    assert effects and all(what.split(",")[0].split(":")[0] in lines[name] for name, what in effects.items())
 
 
 def test_the_table_says_of_each_strategy_whether_it_fits(call: Call) -> None:

@@ -21,6 +21,7 @@ from gputui.choosing.queue_text import (
 )
 from gputui.choosing.state_times import Watch, with_cooling
 from gputui.choosing.verdict import verdicts
+from gputui.choosing.verdict_text import state_and_brief
 from gputui.inventory.claim import Claim
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
@@ -155,9 +156,13 @@ def test_a_device_that_is_not_offered_is_not_among_those_that_may_become_free() 
     assert not seen(box(FOUR[0], replace(FOUR[1], apart="integrated"))).occupied
 
 
-def test_held_memory_has_no_owner() -> None:
-    there = box(replace(FOUR[0], memory_used=22 * GIB))
-    assert occupied(there)[0][2][:3] == ("–", "–", "held, no visible process")
+@pytest.mark.parametrize(
+    "facts", [{"memory_used": 22 * GIB}, {"utilization": 80}, {"utilization": None}], ids=str
+)
+def test_what_has_no_owner_is_described_as_in_the_table_of_devices(facts: dict[str, Any]) -> None:
+    there = box(replace(FOUR[0], **facts))
+    words = state_and_brief(verdicts(there)[KEYS[0]], NOW)
+    assert occupied(there)[0][2][:3] == ("–", "–", words)
 
 
 def test_hostile_words_are_neutralised() -> None:

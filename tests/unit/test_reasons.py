@@ -237,3 +237,21 @@ def test_a_link_of_a_large_box_is_told_as_in_a_small_one() -> None:
     assert "NVLink" in what and what.endswith("NUMA node 0")
     assert weakest.startswith("weakest link ") and weakest.endswith(" 4: NV18")
     assert left == "leaves 17 connected groups intact"
+
+
+@pytest.mark.parametrize(
+    ("places", "count", "told"),
+    [
+        ((0, 1), 2, "no 2 of one model available"),
+        ((0, 1, 2), 3, "no 3 of one model available"),
+        ((1, 2), 2, ""),
+        ((0, 1), 1, ""),
+    ],
+)
+def test_a_set_of_several_models_says_so(places: tuple[int, ...], count: int, told: str) -> None:
+    models = [
+        gpu(0, name="T400", memory_total=4 * GIB, compute_capability="7.5"),
+        *(gpu(n, name="RTX 4090", compute_capability="8.9") for n in (1, 2)),
+    ]
+    way = best(box(*models), [models[place] for place in places], count, parse("all"), limit=1)[0]
+    assert [part for part in way.reason.split("; ") if "model" in part] == [told] * bool(told)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from gputui.choosing.queue_outlook import Occupied, Outlook, Turn
-from gputui.choosing.verdict import State, UsedBy
-from gputui.choosing.verdict_text import refusals
+from gputui.choosing.verdict import UsedBy
+from gputui.choosing.verdict_text import refusals, state_and_brief
 from gputui.inventory.columns import Column, T
 from gputui.inventory.formatting import (
     UNKNOWN,
@@ -30,12 +30,6 @@ from gputui.inventory.waiter import Waiter
 _MOST_LABELS = 6
 _MOST_USER = 12
 """The most cells of a user name on the screen."""
-_NOBODY: dict[State, str] = {
-    "held": "held, no visible process",
-    "busy": "busy, no visible owner",
-    "unknown": "unreadable",
-}
-"""The text for a device that no visible user holds."""
 SILENT = "has lost its place: it is stopped, or its driver does not answer"
 """The text for a waiting request that has given no sign of life for too long."""
 
@@ -154,7 +148,7 @@ def _again(each: Occupied, now: float) -> str:
     elif each.hoarded:
         use = f"idle {duration(each.unused or 0)}"
     elif each.user is None:
-        use = _NOBODY.get(each.verdict.state, each.verdict.state)
+        use = state_and_brief(each.verdict, now)
     if each.hoarded and each.user is not None and not each.own:
         use += f": ask {printable(each.user)}"
     if claim is not None and claim.user != each.user:

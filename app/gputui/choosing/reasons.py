@@ -24,8 +24,9 @@ def reason(pairs: PairScores, found: RankedSet, grouping: Grouping, named: bool 
     whole = [island for island in islands if len(island) > 1]
     what, where = _what(pairs, found, whole, named), _where(pairs, found.members)
     parts = [", ".join(filter(None, (what, where)))]
-    if not named and _avoids_display(pairs, found.members):
-        parts.append("no display attached")
+    if not named:
+        parts.append(_unlike(pairs, found.members))
+        parts += ["no display attached"] if _avoids_display(pairs, found.members) else []
     if grouping.independent:
         parts.append("independent processes")
     elif found.weakest is not None and what != _UNKNOWN_LINKS:
@@ -95,6 +96,19 @@ def _single_of_unlike(pairs: PairScores, device: int) -> str:
     if all(pairs.slowness_weight[i] == pairs.slowness_weight[device] for i in others):
         return "most free memory"
     return "fastest" if len(others) == len(pairs) else "fastest of those with the most free memory"
+
+
+def _unlike(pairs: PairScores, members: Sequence[int]) -> str:
+    """That the members are of several models, and whether they could be of one."""
+    models = pairs.slowness_weight
+    if len({models[i] for i in members}) < 2:
+        return ""
+    count = len(members)
+    return (
+        "of several models"
+        if max(map(models.count, models)) >= count
+        else f"no {count} of one model available"
+    )
 
 
 def _avoids_display(pairs: PairScores, members: Sequence[int]) -> bool:

@@ -29,6 +29,7 @@ from gputui.cli.common import (
     print_json,
     print_lines,
     say,
+    warn_elsewhere,
 )
 from gputui.cli.launch_call import add_launch_options, launch_of, launch_request
 from gputui.cli.request_options import device_request, memory
@@ -91,8 +92,7 @@ def main(args: Call) -> int:
     how = how_confined(asked.options, own_settings(), not elsewhere(args))
     # (Where it cannot be confined, the report says so.)
     launch = launch_of(asked, "never" if how == "never" else "auto")
-    if elsewhere(args):
-        say("warning: not this machine's devices (--demo, --from, --root)")
+    warn_elsewhere(args)
     report = check(
         launch, _box(args, launch, Want.NAMES), given_environment(), python=args.python, seconds=args.timeout
     )

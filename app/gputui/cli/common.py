@@ -222,6 +222,13 @@ def elsewhere(args: argparse.Namespace | DeviceRequest) -> bool:
     return args.demo is not None or args.recording is not None or args.root is not None
 
 
+def warn_elsewhere(args: argparse.Namespace | DeviceRequest, then: str = "") -> None:
+    """Warn where the shown devices are not the devices that a command gets, and of the consequence."""
+    if elsewhere(args):
+        whose = "not this machine's (--from, --root)" if args.demo is None else "simulated (--demo)"
+        say(f"warning: the devices are {whose}{then}")
+
+
 def read_with_past(source: Source, want: Want) -> Snapshot:
     """Read the box; of this machine, with what the kept timelines know about its users' idle devices."""
     snapshot = source.read(want)

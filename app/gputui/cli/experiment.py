@@ -28,6 +28,7 @@ from gputui.cli.common import (
     print_line,
     print_lines,
     say,
+    warn_elsewhere,
 )
 from gputui.cli.experiment_call import Prepared, parsed, prepared
 from gputui.cli.launch_call import allocated, allocated_for
@@ -303,8 +304,7 @@ def _run(
     def source(cpu_only: bool) -> AbstractContextManager[Source]:
         return opened(args, cpu_only)
 
-    if elsewhere(args):
-        say("warning: not this machine's devices (--demo, --from, --root); the commands start anyway")
+    warn_elsewhere(args, "; the commands really run on this machine")
     if allocation is not None:
         experiment = replace(experiment, devices=allocation.labels)
     progress, reads = _Progress(tell, args), not elsewhere(args)

@@ -85,7 +85,7 @@ def _short(row: Row) -> str:
     """Return the reason in the short form; of several changes, the smallest for which there is room."""
     serves = row.serving is not None
     if row.fits:
-        return f"({row.apart})" if row.apart and not serves else ""
+        return "" if serves else row.brief
     changes = [each.text for each in row.remedies]
     some = [listed(changes[:count], "or") for count in range(len(changes), 0, -1)]
     lacks = row.lacking or ("" if row.margin is None else f"{size(-row.margin)} too much")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from gputui.cli.become import become
-from gputui.cli.common import DONE, INTERNAL, Call, Parser, WrongCallError, elsewhere, say
+from gputui.cli.common import DONE, INTERNAL, Call, Parser, WrongCallError, say, warn_elsewhere
 from gputui.cli.launch_call import (
     add_force,
     add_launch_options,
@@ -188,7 +188,7 @@ def _run(args: argparse.Namespace, asked: LaunchRequest, foreground: Foreground 
         from gputui.cli.run_as_job import queue
 
         if not waits:
-            warn_elsewhere(asked)
+            warn_elsewhere(asked.devices, "; the command really runs on this machine")
         return queue(args, prepared, foreground)
     if asked.awaited and args.dry_run:
         say(f"note: it waits for the end of {', '.join(asked.awaited)}")
@@ -218,7 +218,7 @@ def _run(args: argparse.Namespace, asked: LaunchRequest, foreground: Foreground 
     if args.dry_run:
         print_launch(launch, args.json)
         return DONE
-    warn_elsewhere(asked)
+    warn_elsewhere(asked.devices, "; the command really runs on this machine")
     if not args.quiet:
         say(launch.line)
     remember_typed(options, len(launch.devices))
@@ -227,12 +227,6 @@ def _run(args: argparse.Namespace, asked: LaunchRequest, foreground: Foreground 
 
         return start_with(allocation, launch, args, prepared.asked, foreground)
     return allocation.start(lambda lease: _become(launch, lease))
-
-
-def warn_elsewhere(asked: LaunchRequest) -> None:
-    """Warn where the shown devices are not the devices that the command gets."""
-    if elsewhere(asked.devices):
-        say("warning: not this machine's devices (--demo, --from, --root); the command starts anyway")
 
 
 def _become(launch: Launch, lease: Lease | None) -> NoReturn:

@@ -162,6 +162,11 @@ class Row:
         return self.drawback[1]
 
     @property
+    def brief(self) -> str:
+        """Why it ranks below its time, in brackets; else its effect, in a few words."""
+        return f"({self.apart})" if self.apart else self.what.partition(":")[0].partition(",")[0]
+
+    @property
     def lacking(self) -> str:
         """The part that does not fit by itself, in words; "" where there is none."""
         return f"the largest layer needs {size(self.layer)}" if self.layer else ""

@@ -754,7 +754,8 @@ class AppState:
     @property
     def starts_elsewhere(self) -> str:
         """The warning that a launch on the devices of a demo or a recording starts here."""
-        return f"the command would start on this machine, not on {self.label}"
+        whose = "not this machine's" if self.demo is None else "simulated"
+        return f"the devices are {whose} ({self.label}); the command really runs here"
 
     @property
     def order_warning(self) -> str | None:

@@ -22,11 +22,11 @@ DARK = Theme(
     variables={
         "dim": "#7f88a8",
         "rest": "#3b4261",
-        "load": "#7aa2f7",
+        "load": "#8a96c8",
         # The states of a row differ in luminance, and in hues that every eye can tell apart (Okabe and Ito).
         "free": "#52d6ac",
         "mine": "#56a5e9",
-        "busy": "#c86b3c",
+        "busy": "#cf651a",
         "idle": "#ffe57a",
         "memory": "#73c8b6",
         "lit": "#272c40",
@@ -51,7 +51,7 @@ LIGHT = Theme(
     variables={
         "dim": "#666c7a",
         "rest": "#c3c8d4",
-        "load": "#2f5bb7",
+        "load": "#5b69a0",
         "free": "#00573f",
         "mine": "#08619f",
         "busy": "#bb4d00",
@@ -82,10 +82,10 @@ ANSI = Theme(
     | {
         "dim": "ansi_default",
         "rest": "ansi_bright_black",
-        "load": "ansi_blue",
+        "load": "ansi_default",
         "free": "ansi_green",
         "mine": "ansi_blue",
-        "busy": "ansi_red",
+        "busy": "ansi_magenta",
         "idle": "ansi_yellow",
         "memory": "ansi_cyan",
         # Any fixed background is unreadable on some palette: the cursor's sign and bold are enough.

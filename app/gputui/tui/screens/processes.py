@@ -34,6 +34,10 @@ class ProcessesScreen(ProcessListPage):
         self._sort, self._form = SORTS[0], form
         self._visible: tuple[Row, ...] = ()
         self._made: tuple[AppState, tuple[str, str, Form], tuple[Row, ...]] | None = None
+        if form != "people":
+            # Who may be asked for a device is at the top of the people.
+            here = view.app_state.cursor
+            self.key = next((row.identity for row in self.process_rows() if row.key == here), None)
 
     def places_kept(self, count: int) -> Sequence[int]:
         # The rows are those that match: more than their lines show.

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
 
-from gputui.timeline.store import Metric, Span
+from gputui.timeline.store import Span
 from gputui.tui.views.text import Line
 
-_STYLES: dict[Metric, str] = {"utilization": "load", "memory": "memory", "power": "power"}
+_LOAD = "load"
+"""The style of all charts: it is that of no state. The headings and the axes tell the charts apart."""
 _STEPS = " ▁▂▃▄▅▆▇█"
 
 _TICKS = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600)
@@ -21,7 +22,6 @@ TICK_ROOM = 12
 
 def chart(
     means: Sequence[float],
-    metric: Metric,
     span: Span,
     tall: int,
     full: float,
@@ -31,23 +31,21 @@ def chart(
     """A chart of these means in `tall` lines from 0 to `full`, the newest column at the right. Where another
     chart is directly above (`close`), an eighth of a line stays free between them."""
     levels = _levels(means, tall * 8 - close, full)
-    style = _STYLES[metric]
     marked = _marked(span, cursor)
     rows: list[Line] = []
     for line in reversed(range(tall)):
         text = "".join(map(_steps(line, tall).__getitem__, levels))
         if 0 <= marked < span.columns:
             here = text[marked] if text[marked] != " " else "│"
-            rows.append(((text[:marked], style), (here, "cursor"), (text[marked + 1 :], style)))
+            rows.append(((text[:marked], _LOAD), (here, "cursor"), (text[marked + 1 :], _LOAD)))
         else:
-            rows.append(((text, style),))
+            rows.append(((text, _LOAD),))
     return rows
 
 
 def outlined(
     means: Sequence[float],
     peaks: Sequence[float],
-    metric: Metric,
     span: Span,
     tall: int,
     full: float,
@@ -65,7 +63,7 @@ def outlined(
         if level and line < top:
             text, style = "█", "rest"
         elif level and line == top:
-            text, style = _steps(line, tall)[level], _STYLES[metric]
+            text, style = _steps(line, tall)[level], _LOAD
         elif level and peak > level + 8 and line == (peak - 1) // 8:
             text, style = "─", "dim"
         elif level and line in dotted:

@@ -94,7 +94,8 @@ def _word(text: str | None, width: int, tone: str, right: bool = True) -> Line:
 
 
 def _number(value: float | None, width: int, tone: str, unit: str = "") -> Line:
-    return _word(None if value is None else f"{value:.0f}{unit}", width, tone)
+    """A number in the tone of its row; zero is dim, because it calls for no attention."""
+    return _word(None if value is None else f"{value:.0f}{unit}", width, tone if value else "dim")
 
 
 def _name(device: Device, cell: Cell) -> Line:
@@ -107,20 +108,21 @@ def _short_name(device: Device) -> str:
     return name.removesuffix(" MIG") if device.parent else name
 
 
-def _with_bar(fraction: float, number: str, least: int, width: int, look: str, tone: str) -> Line:
+def _with_bar(fraction: float, number: str, least: int, width: int, tone: str) -> Line:
     """A number of at least `least` cells after a bar, or alone where the bar would be too short."""
+    tone_of_number = tone if fraction else "dim"
     room = width - least
     if room < _LEAST_BAR:
-        return ((fit(number, width, right=True), tone),)
+        return ((fit(number, width, right=True), tone_of_number),)
     full, empty = bar(fraction, room)
-    return ((full, look), (empty, "rest"), (fit(number, least, right=True), tone))
+    return ((full, tone), (empty, "rest"), (fit(number, least, right=True), tone_of_number))
 
 
 def _utilization(device: Device, cell: Cell) -> Line:
     if device.utilization is None:
         # An empty bar would mean 0 %.
         return _unknown(cell.width)
-    return _with_bar(device.utilization / 100, f"{device.utilization}%", 5, cell.width, "load", cell.tone)
+    return _with_bar(device.utilization / 100, f"{device.utilization}%", 5, cell.width, cell.tone)
 
 
 def _memory(device: Device, cell: Cell) -> Line:
@@ -133,7 +135,7 @@ def _memory(device: Device, cell: Cell) -> Line:
         mark = SHARED if cell.width >= least + len(SHARED) else SHARED_SHORT
         amount += mark if device.unified else " " * len(mark)
         least += len(mark)
-    return _with_bar(used / total, amount, least, cell.width, "memory", cell.tone)
+    return _with_bar(used / total, amount, least, cell.width, cell.tone)
 
 
 def _temperature(device: Device, cell: Cell) -> Line:

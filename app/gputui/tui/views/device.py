@@ -24,9 +24,6 @@ _TEXT = 16
 
 _LONGEST_BAR = 24
 
-_BARS = {"Memory": "memory"}
-"""The style of the bars of a group, where it differs from that of a load."""
-
 
 def device_facts(app_state: AppState, device: Device, width: int) -> list[Line]:
     """The head of the page, and the facts in one, two or three columns."""
@@ -212,16 +209,16 @@ def _balanced(groups: list[list[Line]], count: int) -> list[list[Line]]:
 def _group(group: Group, width: int) -> list[Line]:
     return [
         ((fit(group.name, width), "title"),),
-        *(line for fact in group.facts for line in _fact(fact, width, _BARS.get(group.name, "load"))),
+        *(line for fact in group.facts for line in _fact(fact, width)),
     ]
 
 
-def _fact(fact: Fact, width: int, style: str) -> list[Line]:
+def _fact(fact: Fact, width: int) -> list[Line]:
     name, room = (fit(f" {fact.name}", _NAME) + " ", "dim"), width - _NAME - 1
     tone = "warn" if fact.alarm else "dim" if fact.text == UNKNOWN else ""
     long = min(_LONGEST_BAR, room - _TEXT)
     if fact.fraction is not None and long >= 4:
         full, empty = bar(fact.fraction, long)
-        return [clip((name, (full, style), (empty, "rest"), (f" {fact.text}", tone)), width)]
+        return [clip((name, (full, "load"), (empty, "rest"), (f" {fact.text}", tone)), width)]
     first, *more = wrap(fact.text, max(8, room))
     return [(name, (first, tone)), *(((" " * (_NAME + 1), ""), (piece, tone)) for piece in more)]

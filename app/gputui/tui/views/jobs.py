@@ -10,7 +10,7 @@ from rich.cells import chop_cells
 from gputui.choosing.claimed_use import ClaimedUse
 from gputui.choosing.verdict_text import claimed_and_runs_on
 from gputui.inventory.formatting import duration, gpus, peak_size, printable, size
-from gputui.inventory.job import Job
+from gputui.inventory.job import Job, place_in_list
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.columns import how_long, job_columns, labels_of
@@ -204,7 +204,8 @@ def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     hidden = len(snapshot.jobs) - min(len(jobs), room)
     if room < len(jobs) or (hidden and len(jobs) == room > 2):
         # With only one or two lines, the rule already counts the other jobs.
-        jobs = jobs[: room - 1 if room > 2 else room]
+        newest = sorted(jobs, key=lambda job: (job.over, -job.created))
+        jobs = sorted(newest[: room - 1 if room > 2 else room], key=place_in_list)
         hidden = len(snapshot.jobs) - len(jobs) if room > 2 else 0
     rows = _rows(jobs, width, snapshot.time, snapshot, unclaimed_uses_of(app_state))
     left_out = len(snapshot.jobs) - len(jobs)
@@ -220,10 +221,11 @@ def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     return lines
 
 
-def _in_panel(snapshot: Snapshot) -> tuple[Job, ...]:
+def _in_panel(snapshot: Snapshot) -> list[Job]:
     """The jobs that have not ended, and the last ones that have."""
-    current = [job for job in snapshot.jobs if not job.over]
-    return (*current, *[job for job in snapshot.jobs if job.over][:_MOST_ENDED])
+    current = sum(not job.over for job in snapshot.jobs)
+    # A demo's own jobs are beside those that were started on it.
+    return sorted(snapshot.jobs, key=place_in_list)[: current + _MOST_ENDED]
 
 
 def _tail(snapshot: Snapshot) -> Job | None:

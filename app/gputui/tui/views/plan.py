@@ -29,26 +29,28 @@ PARTS: tuple[tuple[str, str, str], ...] = (
 """The parts of a device's memory need, in the order of a bar, each with its sign and style."""
 
 _NAME, _VERDICT, _NUMBER = 13, 12, 8
-_LEAST_BAR, _MOST_BAR = 8, 60
-_SPEEDS_FROM, _WHY_FROM = 76, 150
-"""Widths from which a row shows what it sends, and why."""
+_LEAST_BAR, _MOST_BAR, _WHY = 8, 60, 40
+"""Cells of the bar; of the text after the numbers, for which a wide page has room."""
+_TIME_FROM, _WHY_FROM = 70, 110
+"""Widths from which a row shows how long it sends, and why."""
 
 
 class Columns(NamedTuple):
     """Cells of a row's parts: the bar, which represents the free memory, and the text after the numbers."""
 
     bar: int
-    speeds: bool
+    time: bool
     why: int
 
 
 def columns_of(plan: Plan, width: int) -> Columns:
     """The columns of the table in `width` cells."""
-    speeds = width >= _SPEEDS_FROM and bool(plan.estimates)
-    # The marks, gaps of two cells, the name, the need, the verdict; two numbers.
-    taken = 3 + _NAME + 2 + 2 + 7 + 2 + _VERDICT + (2 * (_NUMBER + 1) if speeds else 0) + 1
+    time = width >= _TIME_FROM and bool(plan.estimates)
+    why = _WHY if width >= _WHY_FROM else 0
+    # The marks, gaps of two cells, the name, the need, the verdict; a number; the text.
+    taken = 3 + _NAME + 2 + 2 + 7 + 2 + _VERDICT + (_NUMBER + 1 if time else 0) + (why + 2 if why else 0) + 1
     bar = min(_MOST_BAR, max(_LEAST_BAR, width - taken))
-    return Columns(bar, speeds, width - taken - bar - 2 if width >= _WHY_FROM else 0)
+    return Columns(bar, time, why and why + width - taken - bar)
 
 
 def heading(request: PlanRequest, width: int) -> Line:
@@ -97,8 +99,8 @@ def table_heading(plan: Plan, columns: Columns, width: int) -> Line:
     text = "" if free is None else f"{size(free)} free▕"
     bar = fit(text if cells_of(text) <= columns.bar else "", columns.bar, right=True)
     words = f"   {fit('STRATEGY', _NAME)}  {bar}  {fit('TOTAL', 7, right=True)}  {fit('ROOM', _VERDICT)}"
-    if columns.speeds:
-        words += f" {fit('SENT', _NUMBER, right=True)} {fit('TIME', _NUMBER, right=True)}"
+    words += f" {fit('TIME', _NUMBER, right=True)}" if columns.time else ""
+    words += "  WHY / FITS WITH" if columns.why else ""
     return clip(((words, "dim"),), width)
 
 
@@ -116,11 +118,12 @@ def rows(plan: Plan, columns: Columns, width: int) -> list[Line]:
             (f"  {fit(size(row.bytes.total), 7, right=True)}  ", tone),
             (fit(words, _VERDICT), style if not row.fits or row.tight else tone),
         ]
-        if columns.speeds:
-            numbers = row.traffic.amount, row.traffic.time
-            spans += [(f" {fit(number, _NUMBER, right=True)}", tone) for number in numbers]
-        if columns.why > 20:
-            spans.append((f"  {fit(row.why, columns.why)}", "dim"))
+        if columns.time:
+            spans.append((f" {fit(row.traffic.time, _NUMBER, right=True)}", tone))
+        if columns.why:
+            spans.append(
+                (f"  {fit(row.brief if row.fits else row.would_fit_with or row.outcome, columns.why)}", "dim")
+            )
         lines.append(clip(tuple(spans), width))
     return lines
 
@@ -133,7 +136,7 @@ def verdict_of(row: Row) -> tuple[str, str, str]:
         return "!", f"{size(row.margin)} tight", "warn"
     if row.fits:
         return "✓", f"{size(row.margin)} left", "free"
-    return "✗", "host memory" if row.margin >= 0 else f"{size(-row.margin)} over", "busy"
+    return "✗", "host memory" if row.margin >= 0 else f"{size(-row.margin)} over", "lost"
 
 
 def stacked(parts: Bytes, scale: int, width: int) -> list[Span]:
@@ -150,7 +153,7 @@ def stacked(parts: Bytes, scale: int, width: int) -> list[Span]:
     if parts.total and not cells:
         cells = [("▏", "load")]
     if len(cells) > width:
-        cells = [*cells[: width - 1], ("»", "busy")]
+        cells = [*cells[: width - 1], ("»", "lost")]
     cells += [("░", "rest")] * (width - len(cells))
     runs_of_one = groupby(cells, key=lambda cell: cell[1])
     return [("".join(sign for sign, _ in run), style) for style, run in runs_of_one]
@@ -168,13 +171,16 @@ def detail(row: Row, plan: Plan, starts: Sequence[str], below: int, width: int, 
         for name, sign, style in PARTS
         if getattr(row.bytes, name)
     ]
+    if row.traffic.bytes:
+        amounts = f"{row.traffic.amount} in {row.traffic.time} a step"
+        parts.append(((" ", ""), (" sent ", "dim"), (amounts, "")))
     blocks = [
         flow(parts, width),
         told_lines(row.reason, "" if row.fits else "warn", width),
         hanging(((" ⏎ ", ""), (starts[0], "")), width),
     ]
     blocks += [hanging(((" · ", "dim"), (text, "dim")), width) for text in (*starts[1:], *plan.notices)]
-    per_step = "" if row.serving is not None else "; SENT and TIME per step"
+    per_step = "" if row.serving is not None else "; TIME per step"
     lines = [title(row.name, width, f"{more}GiB of each device{per_step}")]
     for place, block in enumerate(blocks):
         # A sentence is shown whole or not at all; the need and the effects of the strategy are always shown.

@@ -344,9 +344,9 @@ class _Charts:
             figures = [""] * (tall - 1) + [now or lost or _amount(metric, of_span[_SUMMARIES[metric]])]
         full = self._full(device, metric)
         if self._outlined:
-            lines = outlined(means, peaks, metric, span, tall, full, self._cursor)
+            lines = outlined(means, peaks, span, tall, full, self._cursor)
         else:
-            lines = chart(means, metric, span, tall, full, self._cursor, close=not self._gap)
+            lines = chart(means, span, tall, full, self._cursor, close=not self._gap)
         return [
             (*line, (fit(figure, self._figure, right=True), "dim" if self._one and place else ""))
             for place, (line, figure) in enumerate(zip(lines, figures, strict=True))
