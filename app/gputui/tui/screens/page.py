@@ -19,6 +19,7 @@ from textual.screen import ModalScreen
 
 from gputui.inventory.light_dataclasses import frozen
 from gputui.tui.actions import BY_ID, by_key, written
+from gputui.tui.app_state import AppState
 from gputui.tui.main_view import MainView
 from gputui.tui.views.messages import message_line, question_line
 from gputui.tui.views.text import Line, hint_line
@@ -148,6 +149,11 @@ class Page(ModalScreen[None]):
         self.step, self.top = 1, 0
         """How far a page up or down goes, and the first line that is shown."""
 
+    @property
+    def app_state(self) -> AppState:
+        """The app state that the main screen shows now."""
+        return self.view.app_state
+
     def compose(self) -> ComposeResult:
         yield Lines(id="page-body")
         yield Lines(id="page-footer")
@@ -224,7 +230,7 @@ class Page(ModalScreen[None]):
         """The keys that mean the same here as on the main screen, with their actions: those of actions that
         open a page in place of this one, or are performed here. The page's own keys come first."""
         own = {key for each in self._own for key in each.key.split(",")} | {*_HELP_KEYS.split(",")}
-        keys = by_key(self.view.app_state.screen.keymap)
+        keys = by_key(self.app_state.screen.keymap)
         return {
             key: action_id
             for key, action_id in keys.items()
