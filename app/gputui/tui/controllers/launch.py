@@ -8,10 +8,11 @@ rerun of a job goes the same way, but it has been confirmed: it is refused where
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NoReturn
 
+from gputui.allocating.settings import Keymap
 from gputui.choosing.grouping import GroupingError
 from gputui.choosing.selection import NotFree, not_free
 from gputui.choosing.verdict_text import not_free_lines
@@ -22,6 +23,7 @@ from gputui.launching.clipboard import Copied, copy
 from gputui.launching.shell_words import assignments, command_line, shell_expansion, split
 from gputui.launching.start import line_in_one_word, missing_program
 from gputui.sources.sampler import Sampler
+from gputui.sources.source import Clock
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from gputui.tui.start_launch import Returned
 
 
-def select_first(keymap: Mapping[str, str]) -> str:
+def select_first(keymap: Keymap) -> str:
     """The message where devices are needed and none is selected."""
     select, best, cpu = (key_of(action, keymap) for action in ("select", "best", "cpu"))
     return f"select devices first ({select.removesuffix('/0-9')}, 0-9, {best}), or {cpu} for CPU only"
@@ -87,7 +89,7 @@ class LaunchController:
         view: MainView,
         sampler: Sampler,
         environ: Environ,
-        clock: Callable[[], float],
+        clock: Clock,
         write: Callable[[str], None] | None,
         end_without_terminal: Callable[[], NoReturn],
     ) -> None:

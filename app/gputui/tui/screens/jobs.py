@@ -30,7 +30,7 @@ from gputui.tui.views.jobs import (
     pieces_of,
     unclaimed_uses_of,
 )
-from gputui.tui.views.text import Line, title, told_lines
+from gputui.tui.views.text import ItemLines, Line, title, told_lines
 
 _MOST_DEVICES = 4
 _LEAST_LOG = 5
@@ -234,7 +234,7 @@ class JobsScreen(JobsPage):
         more = [f"{unreadable} cannot be read: gputui jobs"] if unreadable else []
         return headline(self._jobs, width, more=more, end=self.beyond)
 
-    def listing(self, width: int) -> tuple[list[Line], Sequence[int | None]]:
+    def listing(self, width: int) -> ItemLines:
         if self._trouble and not self._jobs:
             return told_lines(self._trouble, "warn", width), range(0)
         app_state = self.app_state

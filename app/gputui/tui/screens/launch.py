@@ -95,8 +95,8 @@ class LaunchScreen(OptionsPage):
 
     def lines(self, width: int, height: int) -> list[Line]:
         if self._lists_launches:
-            listing = remembered(self._launches, width, time.time())
-            items = list[int | None](range(len(listing)))
+            listing: Sequence[Line] = remembered(self._launches, width, time.time())
+            items: Sequence[int | None] = range(len(listing))
             listing = listing or no_launches(width, self._load_error)
         else:
             listing, items = settings(self.options, width)

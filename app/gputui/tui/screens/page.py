@@ -22,7 +22,7 @@ from gputui.tui.actions import BY_ID, by_key, written
 from gputui.tui.app_state import AppState
 from gputui.tui.main_view import MainView
 from gputui.tui.views.messages import message_line, question_line
-from gputui.tui.views.text import Line, hint_line
+from gputui.tui.views.text import Hints, ItemLines, Line, hint_line
 from gputui.tui.widgets.lines import Lines
 
 _SHORT = 8
@@ -74,7 +74,7 @@ class PageKeys:
     """The help's content about a page: its own keys and their descriptions, and the ids of the main screen's
     actions that it supports, too."""
 
-    rows: tuple[tuple[str, str], ...]
+    rows: Hints
     actions: frozenset[str]
 
 
@@ -100,7 +100,7 @@ def choice_entry(
     return Entry(f":{asked}", name, "now" if chosen else about, (word, name, asked), "", run, chosen)
 
 
-def page_keys(bindings: Sequence[Binding]) -> tuple[tuple[str, str], ...]:
+def page_keys(bindings: Sequence[Binding]) -> Hints:
     """The keys of a page and their descriptions. Keys with the same description share a row."""
     rows: dict[str, list[str]] = {}
     for binding in bindings:
@@ -386,7 +386,7 @@ class ListPage(Page):
         """The rule at the top; called after `window` has set `beyond`."""
         raise NotImplementedError
 
-    def listing(self, width: int) -> tuple[Sequence[Line], Sequence[int | None]]:
+    def listing(self, width: int) -> ItemLines:
         """The lines of the list, and for each the place of its item, None for a line without an item."""
         raise NotImplementedError
 
@@ -453,9 +453,7 @@ class ListPage(Page):
         self.lay_out(items[self.top : self.top + room], above)
         return self.pointed(lines[self.top : self.top + room], above)
 
-    def _those_kept(
-        self, lines: Sequence[Line], items: Sequence[int | None]
-    ) -> tuple[Sequence[Line], Sequence[int | None]]:
+    def _those_kept(self, lines: Sequence[Line], items: Sequence[int | None]) -> ItemLines:
         """The lines of the items that the filter leaves, below the headings of their sections."""
         kept: list[tuple[Line, int | None]] = []
         heading: list[tuple[Line, int | None]] = []

@@ -18,7 +18,7 @@ from gputui.tui.option_rows import Row
 from gputui.tui.screens.page import Entry, ListPage, Page, choice_entry, hidden, shown
 from gputui.tui.views.help import KEYS
 from gputui.tui.views.help import row as line_of
-from gputui.tui.views.text import Line, cells_of, clip, title
+from gputui.tui.views.text import ItemLines, Line, cells_of, clip, title
 
 if TYPE_CHECKING:
     from gputui.choosing.order import Order
@@ -148,7 +148,7 @@ class PaletteScreen(ListPage):
     def head(self, width: int) -> Line:
         return title("commands", width, self.beyond)
 
-    def listing(self, width: int) -> tuple[list[Line], list[int | None]]:
+    def listing(self, width: int) -> ItemLines:
         cells = max([KEYS, *(cells_of(entry.keys) + 1 for entry in self._found)])
         lines = [clip(line_of(entry.keys, entry.title, entry.about, cells), width) for entry in self._found]
         items: list[int | None] = [*range(len(lines))]

@@ -13,7 +13,7 @@ from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import FILTER, ListPage, shown
 from gputui.tui.views.queue import headline, listed
-from gputui.tui.views.text import Line
+from gputui.tui.views.text import ItemLines, Line
 
 
 class QueueScreen(ListPage):
@@ -39,7 +39,7 @@ class QueueScreen(ListPage):
     def head(self, width: int) -> Line:
         return headline(self._found, width, self.beyond)
 
-    def listing(self, width: int) -> tuple[list[Line], list[int | None]]:
+    def listing(self, width: int) -> ItemLines:
         return listed(self._found, self.app_state, width)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from gputui.allocating.settings import Settings, SettingsError, settings
@@ -18,7 +17,7 @@ from gputui.tui.screens.page import shown
 from gputui.tui.setting_rows import COLUMN, PANEL, Change
 from gputui.tui.views.launch_page import settings as listing
 from gputui.tui.views.table import columns_of, heading, row
-from gputui.tui.views.text import Line, title
+from gputui.tui.views.text import ItemLines, Line, title
 
 
 class SettingsScreen(OptionsPage):
@@ -79,7 +78,7 @@ class SettingsScreen(OptionsPage):
     def head(self, width: int) -> Line:
         return title("settings", width, self.beyond)
 
-    def listing(self, width: int) -> tuple[Sequence[Line], Sequence[int | None]]:
+    def listing(self, width: int) -> ItemLines:
         return listing(self.options, width)
 
     def notes(self, width: int) -> list[Line]:

@@ -14,7 +14,7 @@ from gputui.inventory.device import COMPUTE_MODES, UUID, Device, Facts, Fault, F
 from gputui.inventory.formatting import MIB
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Kind, Process
-from gputui.sources.source import Want
+from gputui.sources.source import Clock, Want
 from gputui.system.memory import host_memory
 from gputui.vendors.nvidia.clock_reasons import clock_reasons
 from gputui.vendors.nvidia.refusals import LONGEST_WAIT_AFTER_ERROR, Refusals
@@ -189,9 +189,7 @@ class Gpu:
     refused       whether the driver knows the GPU, but gputui may not open it
     """
 
-    def __init__(
-        self, nvml: Any, device: Device, clock: Callable[[], float], ticks: Callable[[], float]
-    ) -> None:
+    def __init__(self, nvml: Any, device: Device, clock: Clock, ticks: Clock) -> None:
         self.device = device
         self.instances: dict[str, Gpu] = {}
         self.handle: Any = None
