@@ -157,12 +157,10 @@ def wrapped_where_free(
     return [line for whole in wholes for line in whole]
 
 
-def column_widths(
-    columns: Iterable[Column[T]], rows: Sequence[T], heading: bool = False
-) -> dict[Column[T], int]:
-    """The columns with the cells that they need for these rows, and with `heading` for their names. A column
-    that is empty in every row is left out."""
-    widths = {column: _cells_of(column, column.cells(rows), heading) for column in columns}
+def column_widths(columns: Iterable[Column[T]], rows: Sequence[T]) -> dict[Column[T], int]:
+    """The columns with the cells that they need for their names and these rows. A column that is empty in
+    every row is left out."""
+    widths = {column: _cells_of(column, column.cells(rows), True) for column in columns}
     return {column: cells for column, cells in widths.items() if cells is not None}
 
 

@@ -285,12 +285,12 @@ class Gpu:
         """The number of calls that have begun: while it grows, nothing hangs. May be read from any thread."""
         return self._calls + sum(instance.progress for instance in list(self.instances.values()))
 
-    def stand_in(self, message: str) -> Gpu:
+    def stand_in(self) -> Gpu:
         """Return a stand-in for this GPU while one of its calls hangs: it keeps the known
         facts and reads nothing."""
         found = Gpu(self._nvml, self.device, self._clock, self._ticks)
         found._try_at = float("inf")
-        found.fail(message)
+        found.fail("the driver does not answer: a call hangs")
         return found
 
     def renew(self, nvml: Any) -> None:

@@ -216,7 +216,7 @@ class NvmlSource:
             gpu, gpus = gpus[place], gpus[place + 1 :]
             at = self._gpus.index(gpu)
             self._hanging[at] = gpu, turn
-            self._gpus[at] = gpu.stand_in("the driver does not answer: a call hangs")
+            self._gpus[at] = gpu.stand_in()
             patience = min(patience, LITTLE_PATIENCE)
 
     @property
