@@ -100,7 +100,7 @@ def test_charts_keep_to_their_room_at_every_zoom(size: tuple[int, int], zoom: in
     state = _seen(*EIGHT, seconds=5)
     for lines in (
         device_timeline(state, EIGHT[3], width, height, zoom),
-        timelines_pane(state, width, height, zoom),
+        timelines_pane(state, width, height),
         charts_of(state, width, height, zoom, "memory", first=2, cursor=NOW)[0],
         charts_of(state, width, height, zoom, "power", device=EIGHT[3], cursor=NOW)[0],
     ):
@@ -145,8 +145,8 @@ def test_charts_are_drawn_again_only_when_a_column_begins() -> None:
     for second in range(20):
         snapshot = box(*EIGHT, time=NOW + second)
         state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
-        keys.append(charts_key(state, 85, 20, 300))
-        drawn.append(_texts(timelines_pane(state, 85, 20, 300)))
+        keys.append(charts_key(state, 85, 20))
+        drawn.append(_texts(timelines_pane(state, 85, 20)))
     # There are two charts of 32 columns, each longer than nine seconds.
     assert len(set(keys)) == 3
     assert all(a == b for a, b, c, d in zip(drawn, drawn[1:], keys, keys[1:], strict=False) if c == d)

@@ -113,7 +113,7 @@ class Allocator:
         """One more reading, in which every device has the same key as in the readings before."""
         return self.source.read(want | (self.want & Want.WHOLE), among)
 
-    def verdicts(self, snapshot: Snapshot) -> dict[str, Verdict]:
+    def verdicts(self, snapshot: Snapshot) -> Verdicts:
         """The verdicts by the rules of the request."""
         return verdicts(snapshot, self.request.rules)
 
@@ -331,7 +331,7 @@ class Allocator:
         if not picked.enough(constraints):
             raise not_enough(picked, constraints, snapshot, self._where(snapshot), avoid)
 
-    def _forced(self, snapshot: Snapshot, constraints: Constraints) -> tuple[dict[str, Verdict], PickResult]:
+    def _forced(self, snapshot: Snapshot, constraints: Constraints) -> tuple[Verdicts, PickResult]:
         """The forced verdicts, and the devices that are picked with them.
 
         With `--force`, devices that others have claimed count as free; if these are too few, devices that
@@ -410,7 +410,7 @@ class Allocator:
 
     def _insist(
         self, devices: Sequence[Device], snapshot: Snapshot, chosen_in: Snapshot | None = None
-    ) -> tuple[Snapshot, dict[str, Verdict]]:
+    ) -> tuple[Snapshot, Verdicts]:
         """Check named devices: the snapshot and the verdicts.
 
         The snapshot is a whole reading where a device is not free. With `chosen_in` this is a second look,

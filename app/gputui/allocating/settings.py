@@ -81,12 +81,16 @@ class SettingsError(GputuiError):
     code, status = "bad_settings", 2
 
 
+Keymap = Mapping[str, str]
+"""The keys of actions by their ids (`tui/actions.py`), where they are not the defaults."""
+
+
 class ScreenSettings(NamedTuple):
     """The look of the screen; the user's changes on the screen are kept here.
 
     theme     its name, None for the default
     interval  seconds between readings, None for the default
-    keymap    the keys of actions by their ids (`tui/actions.py`), where they are not the defaults
+    keymap    the user's own keys
     hidden    names of panels that are not shown
     columns   names of the device table's columns, in order; None: as many as fit
     sort      the column that the device table is sorted by; None: the box's own order
@@ -95,7 +99,7 @@ class ScreenSettings(NamedTuple):
 
     theme: str | None = None
     interval: float | None = None
-    keymap: Mapping[str, str] = {}
+    keymap: Keymap = {}
     hidden: tuple[str, ...] = ()
     columns: tuple[str, ...] | None = None
     sort: str | None = None

@@ -20,6 +20,7 @@ from gputui.inventory.formatting import gpus
 from gputui.inventory.light_dataclasses import dataclass, field, frozen
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
+from gputui.sources.source import Clock
 from gputui.system.environment import Environ
 
 _LOOK_AHEAD = 1.0
@@ -94,7 +95,7 @@ class Wait:
     rules: Rules
     tell: Callable[[Progress], None]
     until: float | None = None
-    clock: Callable[[], float] = time.monotonic
+    clock: Clock = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     box: Snapshot | None = None
     keys: frozenset[str] | None = None

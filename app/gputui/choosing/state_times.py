@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gputui.choosing.verdict import Cooling, State, Verdict, Verdicts
+from gputui.choosing.verdict import Cooling, State, Verdicts
 from gputui.inventory.light_dataclasses import field, frozen, replace
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.snapshot import Snapshot
@@ -102,7 +102,7 @@ def _classes(snapshot: Snapshot) -> dict[tuple[str, str], str]:
     }
 
 
-def with_cooling(verdicts: Verdicts, watch: Watch, now: float, window: float) -> dict[str, Verdict]:
+def with_cooling(verdicts: Verdicts, watch: Watch, now: float, window: float) -> Verdicts:
     """The verdicts, with "cooling" for devices that have been free for less than `window` seconds.
 
     Between two runs of a sweep a GPU looks free for some seconds. A device that has been free since the first

@@ -204,7 +204,7 @@ Verdicts = Mapping[str, Verdict]
 """By `Device.key`."""
 
 
-def verdicts(snapshot: Snapshot, rules: Rules = DEFAULT_RULES) -> dict[str, Verdict]:
+def verdicts(snapshot: Snapshot, rules: Rules = DEFAULT_RULES) -> Verdicts:
     """The verdict on every device of the snapshot, by `Device.key`."""
     # An instance of a GPU that is lost is lost with it.
     lost = {d.key: d for d in snapshot.devices if d.fault and d.fault.kind in ("lost", "reset")}
@@ -227,9 +227,7 @@ def verdicts(snapshot: Snapshot, rules: Rules = DEFAULT_RULES) -> dict[str, Verd
     return found
 
 
-def with_idle(
-    found: Verdicts, snapshot: Snapshot, idle: Mapping[str, float], after: float
-) -> dict[str, Verdict]:
+def with_idle(found: Verdicts, snapshot: Snapshot, idle: Mapping[str, float], after: float) -> Verdicts:
     """The verdicts, each with since when the device's user has not used it, if that is `after` seconds ago.
     `idle`: by keys, the seconds for which a device has been at 0 %."""
     from gputui.choosing.idleness import is_long, unused_by

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.allocating.request import Notice
@@ -23,10 +23,10 @@ _LOG_EVERY = 600.0
 
 class AllocationListener:
     """Prints messages on stderr. On a terminal, progress is one line that rewrites itself; elsewhere it is a
-    line at each step and every `_LOG_EVERY` seconds."""
+    line at each step and every `_LOG_EVERY` seconds. `tell` prints warnings and notes."""
 
-    def __init__(self, explain: bool = False) -> None:
-        self._explain = explain
+    def __init__(self, explain: bool = False, tell: Callable[[str], None] = say) -> None:
+        self._explain, self._tell = explain, tell
         self._terminal = sys.stderr is not None and sys.stderr.isatty()
         self._shown = ""
         self._last_line: tuple[int, float] | None = None
@@ -36,7 +36,8 @@ class AllocationListener:
         if notice.kind == "reason" and not self._explain:
             return
         self._clear_progress()
-        say(f"warning: {notice.text}" if notice.kind == "warning" else notice.text)
+        tell = say if notice.kind == "reason" else self._tell
+        tell(f"warning: {notice.text}" if notice.kind == "warning" else notice.text)
 
     def progress(self, progress: Progress) -> None:
         """Show the progress of the wait."""

@@ -15,7 +15,6 @@ from pathlib import Path
 from gputui.allocating.allocation import Allocation
 from gputui.allocating.allocator import Approve
 from gputui.allocating.errors import NotEnoughError, RequestError
-from gputui.allocating.request import Notice
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import (
     DONE,
@@ -339,19 +338,12 @@ def _run(
 
 
 class _Progress(AllocationListener):
-    """Keeps the record of a running experiment, and reports on stderr."""
+    """Keeps the record of a running experiment, and reports on stderr: each warning and note once, as
+    many tasks have the same."""
 
     def __init__(self, tell: Callable[[str], None], args: argparse.Namespace) -> None:
-        super().__init__(args.why)
-        self._tell, self._quiet = tell, args.quiet
-
-    def notice(self, notice: Notice) -> None:
-        """Print each notice once, as many tasks have the same; reasons are handled as for any allocation."""
-        if notice.kind == "reason":
-            super().notice(notice)
-            return
-        self._clear_progress()
-        self._tell(f"warning: {notice.text}" if notice.kind == "warning" else notice.text)
+        super().__init__(args.why, tell)
+        self._quiet = args.quiet
 
     def waited(self, allocation: Allocation | None, seconds: float) -> None:
         """Clear the progress line. The user is not notified of each task that gets its devices."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from gputui.choosing.device_columns import device_columns
-from gputui.choosing.verdict import GLYPHS, Shown, Verdict
+from gputui.choosing.verdict import GLYPHS, Shown, Verdict, Verdicts
 from gputui.choosing.verdict_text import brief, for_document, reason
 from gputui.inventory.columns import printed
 from gputui.inventory.formatting import UNKNOWN, printable
@@ -30,7 +30,7 @@ _COLOURS: dict[Shown, int] = {
 
 def document_text(
     snapshot: Snapshot,
-    judged: dict[str, Verdict],
+    judged: Verdicts,
     details: bool = False,
     more: Mapping[str, object] = MappingProxyType({}),
 ) -> str:
@@ -48,7 +48,7 @@ def coloured() -> bool:
     return terminal_abilities.coloured(sys.stdout, os.environ)
 
 
-def table(snapshot: Snapshot, judged: dict[str, Verdict], width: int | None, colour: bool) -> str:
+def table(snapshot: Snapshot, judged: Verdicts, width: int | None, colour: bool) -> str:
     """Return the table as text, with a line per device, each ended by a newline.
 
     Where a reason is too long for the width, states are as short as on the screen.

@@ -9,7 +9,7 @@ from typing import Annotated
 from gputui.choosing.claimed_use import ClaimedUse
 from gputui.choosing.idleness import known_idle
 from gputui.choosing.people import Holding, Person, of_nobody, people
-from gputui.choosing.verdict import Verdict, verdicts
+from gputui.choosing.verdict import Verdicts, verdicts
 from gputui.choosing.verdict_text import brief, job_claimed_and_runs_on, reason, user_name
 from gputui.cli.common import (
     DONE,
@@ -77,7 +77,7 @@ def main(args: Call) -> int:
 
 
 def _lines(
-    found: Sequence[Person], held: Sequence[Device], snapshot: Snapshot, judged: dict[str, Verdict]
+    found: Sequence[Person], held: Sequence[Device], snapshot: Snapshot, judged: Verdicts
 ) -> list[str]:
     now = snapshot.time or time.time()
     rows = [("USER", "GPUS", "MEMORY", "FOR", "COMMAND")]

@@ -353,7 +353,7 @@ def _warn(
     devices: Sequence[Device],
     options: LaunchOptions,
     prefix: Sequence[str],
-    ours: Sequence[tuple[str, str | None]],
+    ours: Changes,
     environ: Environ,
     vendor: Vendor,
     intent: Intent,

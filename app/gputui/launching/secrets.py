@@ -6,7 +6,7 @@ Other users can read only the program and the script of a command.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -102,7 +102,7 @@ class _Found(NamedTuple):
     end: int
 
 
-def secret_changes(changes: Iterable[tuple[str, str | None]]) -> Changes:
+def secret_changes(changes: Changes) -> Changes:
     """Return the environment changes with `MARK` for the values that look like secrets."""
     return tuple((name, MARK if value and is_secret(name, value) else value) for name, value in changes)
 
@@ -112,7 +112,7 @@ def secret_word(command: Sequence[str]) -> str | None:
     return next((each.name for each in _found(command)), None)
 
 
-def secret_in(command: Sequence[str], changes: Iterable[tuple[str, str | None]]) -> str | None:
+def secret_in(command: Sequence[str], changes: Changes) -> str | None:
     """Return the same for a command and the changes to its environment."""
     return secret_word(command) or next(
         (name for name, value in changes if value and is_secret(name, value)), None

@@ -330,7 +330,7 @@ def _listed_assignments(value: str) -> tuple[str, ...]:
 
 
 def with_variables(
-    prefix: Sequence[str], changes: Sequence[tuple[str, str | None]], environ: Environ
+    prefix: Sequence[str], changes: Changes, environ: Environ
 ) -> tuple[tuple[str, ...], Changes]:
     """Return the wrappers changed so that the command gets these changes to `environ` (None: the variable
     must not be set), and the replaced assignments.

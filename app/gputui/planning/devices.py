@@ -8,7 +8,7 @@ from typing import Literal
 from gputui.choosing.best import best
 from gputui.choosing.grouping import Grouping
 from gputui.choosing.pick import Constraints, available, pick
-from gputui.choosing.verdict import State, Verdict, Verdicts
+from gputui.choosing.verdict import State, Verdicts
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import UNKNOWN, short_name
 from gputui.inventory.light_dataclasses import dataclass, frozen, replace
@@ -78,7 +78,7 @@ class Candidates:
         verdicts = self.verdicts
         used = {d.key for d in self.snapshot.devices if verdicts[d.key].state in _IN_USE and not d.mig}
         devices = tuple(_emptied(d) if d.key in used else d for d in self.snapshot.devices)
-        free: dict[str, Verdict] = {
+        free: Verdicts = {
             key: replace(verdict, state="free")
             for key, verdict in verdicts.items()
             if key in used or verdict.state in also

@@ -11,7 +11,7 @@ import csv
 import sys
 import time
 from codecs import BOM_UTF8
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,7 +28,7 @@ from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.typed_json import DocumentError, loads_of_others
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
-from gputui.sources.source import NoSourceError, Want
+from gputui.sources.source import Clock, NoSourceError, Want
 from gputui.system.files import open_given
 
 _MOST_ROW = 1 << 20
@@ -38,7 +38,7 @@ _MOST_ROW = 1 << 20
 class RecordedSource:
     """A recorded snapshot, unchanged, or a recording of several; "-" reads it from standard input."""
 
-    def __init__(self, file: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, file: str, clock: Clock = time.monotonic) -> None:
         self.file, self.label = file, f"recorded {Path(file).name}"
         self._clock = clock
         self._snapshot: Snapshot | None = None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from enum import Flag, auto
 from typing import Protocol
 
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.snapshot import Host, Snapshot
+
+Clock = Callable[[], float]
+"""Returns the present time in seconds."""
 
 INTERVALS = (0.1, 3600.0)
 """The shortest and the longest time between two readings, in seconds."""

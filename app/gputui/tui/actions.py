@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import partial
 from typing import Literal, get_args
 
+from gputui.allocating.settings import Keymap
 from gputui.inventory.light_dataclasses import frozen
 from gputui.vendors.registry import default_vendor
 
@@ -401,7 +402,7 @@ def written(key: str) -> str:
     return _SIGNS.get(key, key)
 
 
-def key_of(action_id: str, keymap: Mapping[str, str]) -> str:
+def key_of(action_id: str, keymap: Keymap) -> str:
     """The key of an action as displayed, with the user's own keymap; where it has none, what to type for
     it: ":order"."""
     own = keymap.get(action_id)
@@ -410,7 +411,7 @@ def key_of(action_id: str, keymap: Mapping[str, str]) -> str:
     return key or f"{written(keymap.get('palette', 'colon').split(',')[0])}{action.query}"
 
 
-def by_key(keymap: Mapping[str, str]) -> dict[str, str]:
+def by_key(keymap: Keymap) -> dict[str, str]:
     """The action (id) of each key in Textual's names, with the user's own keymap."""
     return {
         key.strip(): action.id

@@ -26,6 +26,7 @@ from textual.widget import Widget
 from gputui.inventory.formatting import printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import Sampler
+from gputui.sources.source import Clock
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
@@ -71,7 +72,7 @@ class GputuiApp(App[Outcome]):
         mailbox: Mailbox,
         comparisons: Comparisons,
         write: Callable[[str], None] | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Clock = time.time,
         driver_class: type[Driver] | None = None,
         signals: EarlySignals | None = None,
     ) -> None:

@@ -17,7 +17,7 @@ from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
 from gputui.choosing.speed import unlike
 from gputui.choosing.state_times import Watch, with_cooling
-from gputui.choosing.verdict import Verdict, Verdicts, verdicts, with_idle
+from gputui.choosing.verdict import Verdicts, verdicts, with_idle
 from gputui.choosing.verdict_text import in_use_by, reason, refusal, state_and_brief, state_and_reason
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import devices_text, gpus, printable, short_name
@@ -255,7 +255,7 @@ class AppState:
         return self.snapshot or _NOT_READ
 
     @cached_property
-    def verdicts(self) -> dict[str, Verdict]:
+    def verdicts(self) -> Verdicts:
         """The verdict on every device, by key, over the window of readings: a device that has just become
         free is not free yet, and one that its user has long not used is idle."""
         found = with_cooling(self.verdicts_now, self.watch, self.box.time, self.rules.window)

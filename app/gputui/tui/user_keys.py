@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from gputui.allocating.settings import SettingsError
+from gputui.allocating.settings import Keymap, SettingsError
 from gputui.tui.actions import ACTIONS, BY_ID
 
 _NAMES = {
@@ -35,7 +35,7 @@ _STOPS = "ctrl+z"
 """The key that returns to the shell; a keymap cannot change that."""
 
 
-def checked(keymap: Mapping[str, str]) -> dict[str, str]:
+def checked(keymap: Keymap) -> dict[str, str]:
     """The keymap in Textual's names of keys.
 
     Raises SettingsError for an action that does not exist, for a key that would belong to two actions, and

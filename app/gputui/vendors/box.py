@@ -6,14 +6,14 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.link import LinkMatrix, NumberMatrix
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.sources.source import NoHardwareError, NoSourceError, Source, Want
+from gputui.sources.source import Clock, NoHardwareError, NoSourceError, Source, Want
 from gputui.system.root import HERE, Root
 from gputui.vendors.registry import vendors_maybe_on
 
@@ -69,7 +69,7 @@ class BoxSource:
         root: Root = HERE,
         label: str = "",
         nothing: str | None = None,
-        ticks: Callable[[], float] = time.monotonic,
+        ticks: Clock = time.monotonic,
     ) -> None:
         self._sources, self._root, self.label, self._nothing = tuple(sources), root, label, nothing
         self._ticks = ticks

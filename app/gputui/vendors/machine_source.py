@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device, Facts
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.sources.source import NoHardwareError, NoSourceError, Want
+from gputui.sources.source import Clock, NoHardwareError, NoSourceError, Want
 from gputui.system.program import DEADLINE, Program
 from gputui.system.root import HERE, Root
 
@@ -32,8 +32,8 @@ class MachineSource:
     def __init__(
         self,
         root: Root = HERE,
-        clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] = time.monotonic,
+        clock: Clock = time.time,
+        ticks: Clock = time.monotonic,
         deadline: float = DEADLINE,
         owners: ProcessTable | None = None,
     ) -> None:

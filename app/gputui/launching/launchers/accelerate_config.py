@@ -14,6 +14,7 @@ from gputui.inventory.others_files import NotReadError
 from gputui.launching.configuration_text import read_values
 from gputui.launching.host_environment import HostEnvironment, below
 from gputui.system.environment import Environ
+from gputui.vendors.visibility import Changes
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Config:
         found = self.values.get(name)
         return found if isinstance(found, Mapping) else {}
 
-    def ignored(self, name: str) -> tuple[tuple[str, str | None], ...]:
+    def ignored(self, name: str) -> Changes:
         """Return the keys of a part that accelerate silently ignores, each with the key that may be meant."""
         prefix, known = SECTIONS[name]
         found = []

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from gputui.inventory.light_dataclasses import replace
 from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.sources.hosts.reading import Reading
 from gputui.sources.hosts.ssh import Way
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
+from gputui.sources.source import Clock
 
 _READ = {"gpu1": "shared", "gpu2": "rtx4090", "gpu3": "a100-mig", "lab": "dgx-2"}
 """The boxes that were ever read, and the demo box that each one shows."""
@@ -22,7 +21,7 @@ _AGO = 300.0
 class SimulatedChannels(Channels):
     """Channels without connections. `clock` returns seconds since the epoch."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Clock) -> None:
         super().__init__((), Way(1), 1.0)
         self._clock, self._opened = clock, clock()
         self._at: tuple[float, tuple[BoxState, ...]] = (-1.0, ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
 
@@ -17,7 +17,7 @@ from gputui.sources.simulated.motion import at, past_at
 from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.rehearsal import queued, served, stopped
 from gputui.sources.simulated.spec import Box, Choose
-from gputui.sources.source import NoSourceError, Want
+from gputui.sources.source import Clock, NoSourceError, Want
 from gputui.system.files import open_given
 
 _PAST = (range(3_700, 330, -13), range(43_200, 3_600, -89))
@@ -36,7 +36,7 @@ class SimulatedSource:
     may be called from any thread.
     """
 
-    def __init__(self, box: Box, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, box: Box, clock: Clock = time.time) -> None:
         self.box, self.label = box, f"demo {box.name}"
         self._clock = clock
         self._opened: float | None = None

@@ -8,10 +8,11 @@ rerun of a job goes the same way, but it has been confirmed: it is refused where
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NoReturn
 
+from gputui.allocating.settings import Keymap
 from gputui.choosing.grouping import GroupingError
 from gputui.choosing.selection import NotFree, not_free
 from gputui.choosing.verdict_text import not_free_lines
@@ -22,6 +23,7 @@ from gputui.launching.clipboard import Copied, copy
 from gputui.launching.shell_words import assignments, command_line, shell_expansion, split
 from gputui.launching.start import line_in_one_word, missing_program
 from gputui.sources.sampler import Sampler
+from gputui.sources.source import Clock
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from gputui.tui.start_launch import Returned
 
 
-def select_first(keymap: Mapping[str, str]) -> str:
+def select_first(keymap: Keymap) -> str:
     """The message where devices are needed and none is selected."""
     select, best, cpu = (key_of(action, keymap) for action in ("select", "best", "cpu"))
     return f"select devices first ({select.removesuffix('/0-9')}, 0-9, {best}), or {cpu} for CPU only"
@@ -87,7 +89,7 @@ class LaunchController:
         view: MainView,
         sampler: Sampler,
         environ: Environ,
-        clock: Callable[[], float],
+        clock: Clock,
         write: Callable[[str], None] | None,
         end_without_terminal: Callable[[], NoReturn],
     ) -> None:
@@ -99,13 +101,17 @@ class LaunchController:
         self.uncertain_copy: str | None = None
         """The text copied last, where it is unknown whether the terminal accepted it."""
 
+    @property
+    def _app_state(self) -> AppState:
+        return self._view.app_state
+
     # Editing
 
     def edit(self, what: str = "command") -> None:
         """Let the user type the command. `what` names it in the prompt."""
         from gputui.tui.screens.line_input import command_input
 
-        app_state = self._view.app_state
+        app_state = self._app_state
         line = command_line(app_state.options.additions, app_state.options.command)
         self._view.open(command_input(line, what), self._edited)
 
@@ -113,7 +119,7 @@ class LaunchController:
         if line is None:
             return
         additions, command = assignments(split(line))
-        app_state = self._view.app_state
+        app_state = self._app_state
         options = replace(app_state.options, command=command, additions=additions)
         self._view.set_app_state(replace(app_state, options=options))
         self._view.when_files_are_read(self._read_command)
@@ -123,8 +129,8 @@ class LaunchController:
             self._view.show_message(words, "warn")
 
     def _read_command(self) -> None:
-        if self._view.app_state.command_is_unread:
-            app_state, message = self._view.app_state.with_command_read()
+        if self._app_state.command_is_unread:
+            app_state, message = self._app_state.with_command_read()
             self._view.show_message(message, "warn")
             self._view.set_app_state(app_state)
 
@@ -132,10 +138,10 @@ class LaunchController:
 
     def copy(self) -> None:
         """Put the launch line on the clipboard."""
-        if not self._view.app_state.selection.decided:
-            self._view.show_message(select_first(self._view.app_state.screen.keymap), "warn")
+        if not self._app_state.selection.decided:
+            self._view.show_message(select_first(self._app_state.screen.keymap), "warn")
             return
-        self._view.when_files_are_read(lambda: self.copy_text(self._view.app_state.launch.line))
+        self._view.when_files_are_read(lambda: self.copy_text(self._app_state.launch.line))
 
     def copy_text(self, text: str) -> None:
         """Put a text on the clipboard, and show the method."""
@@ -159,7 +165,7 @@ class LaunchController:
         self._view.when_files_are_read(partial(self._launch, mode))
 
     def _launch(self, mode: StartMode) -> None:
-        app_state = self._view.app_state
+        app_state = self._app_state
         if not app_state.options.command:
             self.edit()
         elif not app_state.is_example and self._cannot_start():
@@ -196,7 +202,7 @@ class LaunchController:
         are free, whether to wait in line."""
         from gputui.tui.screens.confirm import ConfirmScreen
 
-        before = self._view.app_state
+        before = self._app_state
         if not before.rows:
             self._view.show_message(select_first(before.screen.keymap), "warn")
             return
@@ -218,7 +224,7 @@ class LaunchController:
             return
 
         def answered(answer: Answer | None) -> None:
-            now = self._view.app_state
+            now = self._app_state
             if answer in ("run", "detach", "return"):
                 self._launch(mode if answer == "run" else answer)
             elif now.selection == offered.selection:
@@ -237,7 +243,7 @@ class LaunchController:
 
     def _cannot_start(self) -> bool:
         """Whether the command cannot start; the reason is shown."""
-        lack = self.lack(self._view.app_state)
+        lack = self.lack(self._app_state)
         if lack is not None:
             self._view.show_message(*lack)
         return lack is not None
@@ -292,7 +298,7 @@ class LaunchController:
         is not this machine, or its devices are `unread`. A rerun is refused there."""
         from gputui.tui.screens.confirm import ConfirmScreen
 
-        before, allocation = self._view.app_state, pending.allocation
+        before, allocation = self._app_state, pending.allocation
         self._view.clear_message()
         if pending.mode != "rerun":
             if not before.selection.decided:
@@ -334,7 +340,7 @@ class LaunchController:
 
     def _now(self, pending: PendingLaunch) -> AppState:
         """The app state of the launch at the last reading."""
-        now, rerun = self._view.app_state, pending.app_state
+        now, rerun = self._app_state, pending.app_state
         if pending.mode != "rerun":
             return now
         # The rules of the job apply, which may ignore the user's own processes.
@@ -356,7 +362,7 @@ class LaunchController:
         never = {key: each for key, each in found.items() if answer_to(each.verdict) == "never"}
         if never:
             pending.allocation.release()
-            words = not_free_lines(never, self._view.app_state.box).values()
+            words = not_free_lines(never, self._app_state.box).values()
             self._view.show_message("; ".join(words), "lost")
         return bool(never)
 
@@ -381,7 +387,7 @@ class LaunchController:
             return
         if answer == "run" and self._refused(pending):
             return
-        now = self._view.app_state
+        now = self._app_state
         # Readings continued behind the question: the yes applies only to the selection as it was asked.
         same = (now.selection, now.options) == (before.selection, before.options)
         if answer == "run" and same and before.selection.decided:
@@ -397,8 +403,8 @@ class LaunchController:
 
         if self._now(pending).is_example:
             pending.allocation.release()
-            text = start_launch.rehearse(self._view.app_state, self._sampler.simulated)
-            self._view.set_app_state(self._view.app_state.clear())
+            text = start_launch.rehearse(self._app_state, self._sampler.simulated)
+            self._view.set_app_state(self._app_state.clear())
             self._view.show_message(text)
             return
         self._confining = pending
@@ -422,8 +428,8 @@ class LaunchController:
             return
         warnings = [notice.text for notice in allocation.notices]
         if pending.mode != "rerun":
-            count = start_launch.count_of(self._view.app_state)
-            not_kept = remember(self._environ, self._view.app_state.options, count, self._clock())
+            count = start_launch.count_of(self._app_state)
+            not_kept = remember(self._environ, self._app_state.options, count, self._clock())
             warnings = [not_kept, *warnings] if not_kept else warnings
         warning = "; ".join(warnings)
         if pending.mode == "become":
@@ -442,9 +448,9 @@ class LaunchController:
             )
             if good and pending.mode == "detach":
                 text += ": D shows it"
-                if self._view.app_state.selected:
+                if self._app_state.selected:
                     # The devices belong to that job from now on, and the next launch is for others.
-                    self._view.set_app_state(self._view.app_state.clear())
+                    self._view.set_app_state(self._app_state.clear())
         self._view.show_message(f"{text}; {warning}" if warning else text, "" if good else "lost")
 
     def lend_terminal(
@@ -469,7 +475,7 @@ class LaunchController:
     def wait_in_line(self) -> None:
         """Wait in line for devices as a job, which waits without a screen."""
         self.cancel()
-        app_state = self._view.app_state
+        app_state = self._app_state
         if not app_state.options.command:
             self.edit("command to run when it is your turn")
             return
@@ -483,10 +489,10 @@ class LaunchController:
         simulated = self._sampler.simulated
 
         def question(line: str) -> str:
-            return what_it_does(line, self._view.app_state)
+            return what_it_does(line, self._app_state)
 
         def answered(line: str | None) -> None:
-            now = self._view.app_state
+            now = self._app_state
             if line is None:
                 return
             if now.label and simulated is None:

@@ -5,11 +5,11 @@ Each page is imported when it is first opened: all together take 0.24 s of CPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
+from gputui.sources.source import Clock
 from gputui.tui.background import in_background
 from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.controllers.launch import LaunchController, select_first
@@ -69,7 +69,7 @@ class PageController:
 
         self._view.open(ProcessesScreen(self._view, form))
 
-    def open_nodes(self, clock: Callable[[], float]) -> None:
+    def open_nodes(self, clock: Clock) -> None:
         """Open the page of nodes; where there are none, say how to name some."""
         from gputui.allocating.settings import SettingsError
 

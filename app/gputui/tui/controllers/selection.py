@@ -39,17 +39,21 @@ class SelectionController:
         self.after: Callable[[float, Callable[[], None]], Callable[[], object]] = self._on_timer
         """Calls a function after so many seconds, unless the returned function is called before."""
 
+    @property
+    def _app_state(self) -> AppState:
+        return self._view.app_state
+
     def toggle(self, device: Device) -> None:
         """Select or deselect a device. The cursor and all rows stay where they are."""
-        self._warn(*self._view.app_state.toggle(device))
+        self._warn(*self._app_state.toggle(device))
 
     def toggle_current(self) -> None:
-        if self._view.app_state.current is not None:
-            self.toggle(self._view.app_state.current)
+        if self._app_state.current is not None:
+            self.toggle(self._app_state.current)
 
     def click(self, key: str) -> None:
         """Put the cursor on the device with this key unless it is filtered out; select or deselect it."""
-        before = self._view.app_state
+        before = self._app_state
         if key not in before.box.by_key:
             return
         hidden = all(device.key != key for device in before.rows)
@@ -59,13 +63,13 @@ class SelectionController:
 
     def to_device(self, key: str) -> None:
         """Put the cursor on the device with this key."""
-        app_state = self._view.app_state
+        app_state = self._app_state
         if key in app_state.box.by_key:
             self._view.set_app_state(replace(app_state, cursor=key))
 
     def move_to(self, key: str, place: int) -> None:
         """Move the selected device with this key to another place in the order."""
-        self._view.set_app_state(self._view.app_state.move_to(key, place))
+        self._view.set_app_state(self._app_state.move_to(key, place))
 
     # Digits
 
@@ -80,7 +84,7 @@ class SelectionController:
             self.forget_digits()
             self._toggle_instance(divided, digit)
             return
-        indices = [str(d.index) for d in self._view.app_state.box.devices if d.parent is None]
+        indices = [str(d.index) for d in self._app_state.box.devices if d.parent is None]
         text = f"{self._digits}{digit}"
         if self._digits and not any(index.startswith(text) for index in indices):
             self.finish_digits()
@@ -117,7 +121,7 @@ class SelectionController:
 
     def toggle_number(self, index: int) -> None:
         """Act as a click on the GPU with this index; where several vendors have one, ask which."""
-        found = self._view.app_state.gpus_with_index(index)
+        found = self._app_state.gpus_with_index(index)
         if not found:
             self._view.show_message(f"there is no GPU {index}", "warn")
         elif len(found) > 1:
@@ -129,7 +133,7 @@ class SelectionController:
 
     def _go_to_instances(self, gpu: Device) -> None:
         """Put the cursor on the first free instance of a GPU, and wait a moment for an instance's number."""
-        app_state = self._view.app_state
+        app_state = self._app_state
         instances = [device for device in app_state.rows if device.parent == gpu.key]
         first = next((d for d in instances if app_state.verdicts[d.key].free), next(iter(instances), None))
         if first is None:
@@ -143,7 +147,7 @@ class SelectionController:
         self._stop_timer = self.after(SECOND_DIGIT, self._digits_in_time)
 
     def _toggle_instance(self, gpu: Device, index: int) -> None:
-        snapshot = self._view.app_state.box
+        snapshot = self._app_state.box
         found = [d for d in snapshot.devices if d.parent == gpu.key and d.index == index]
         if found:
             self.click(found[0].key)
@@ -153,7 +157,7 @@ class SelectionController:
     def _ask_which(self, index: int, found: Sequence[Device]) -> None:
         from gputui.tui.screens.line_input import LineScreen
 
-        snapshot = self._view.app_state.box
+        snapshot = self._app_state.box
         labels = {snapshot.label(device): device.key for device in found}
         names = " or ".join(labels)
 
@@ -172,13 +176,13 @@ class SelectionController:
     # The cursor, and the list
 
     def move_cursor(self, by: int) -> None:
-        self._view.set_app_state(self._view.app_state.move_cursor(by))
+        self._view.set_app_state(self._app_state.move_cursor(by))
 
     def ask_for_filter(self) -> None:
         """Ask which devices to list."""
         from gputui.tui.screens.line_input import LineScreen
 
-        before, cursor = self._view.app_state.screen.filter, self._view.app_state.cursor
+        before, cursor = self._app_state.screen.filter, self._app_state.cursor
 
         def answered(line: str | None) -> None:
             if line is None:
@@ -195,18 +199,18 @@ class SelectionController:
     def _list_only(self, words: str) -> None:
         """List the devices with these words, until the screen is closed: whoever opens it the next time
         would look for the devices that they hide."""
-        app_state = self._view.app_state
+        app_state = self._app_state
         screen = app_state.screen._replace(filter=words.strip())
         self._view.set_app_state(app_state.with_screen(screen))
 
     def reorder(self, by: int) -> None:
-        self._warn(*self._view.app_state.reorder(by))
+        self._warn(*self._app_state.reorder(by))
 
     def add_best(self) -> None:
-        self._show(*self._view.app_state.add_best())
+        self._show(*self._app_state.add_best())
 
     def next_best(self) -> None:
-        self._show(*self._view.app_state.next_best())
+        self._show(*self._app_state.next_best())
 
     def ask_for_best(self, refused: Callable[[], str | None] = lambda: None) -> None:
         """Ask how many devices, and for which grouping; then select the best. `refused` returns why no number
@@ -217,7 +221,7 @@ class SelectionController:
             if line and line.strip() == AUTO:
                 self._select_enough()
             elif line and line.strip():
-                self._show(*self._view.app_state.select_best(*parse_request(line)))
+                self._show(*self._app_state.select_best(*parse_request(line)))
 
         def error_in(line: str) -> str | None:
             why = refused()
@@ -234,11 +238,11 @@ class SelectionController:
         if self._reading_command:
             return
         self._reading_command = True
-        app_state, app = self._view.app_state, self._view.app
+        app_state, app = self._app_state, self._view.app
 
         def read() -> None:
             self._reading_command = False
-            if self._view.app_state.command_is_unread:
+            if self._app_state.command_is_unread:
                 self.read_command()
 
         def work() -> None:
@@ -249,17 +253,17 @@ class SelectionController:
 
     def read_command(self, again: bool = False) -> None:
         """Select the devices that the command asks for, if any; `again`: even if the request is the same."""
-        if again and not self._view.app_state.options.command:
-            edit = key_of("edit", self._view.app_state.screen.keymap)
+        if again and not self._app_state.options.command:
+            edit = key_of("edit", self._app_state.screen.keymap)
             self._view.show_message(f"no command yet: press {edit} to type one", "warn")
-        elif self._view.app_state.snapshot is not None:
-            app_state, message = self._view.app_state.with_command_read(again)
+        elif self._app_state.snapshot is not None:
+            app_state, message = self._app_state.with_command_read(again)
             self._view.set_app_state(app_state)
             self._view.show_message(self._with_waiting(message), "warn")
 
     def clear(self) -> None:
         """Clear the selection. Pressed again, it does nothing more: people press esc until they are sure."""
-        app_state = self._view.app_state
+        app_state = self._app_state
         if not app_state.selection.decided:
             return
         words = "no longer CPU only"
@@ -273,7 +277,7 @@ class SelectionController:
 
     def restore(self) -> None:
         """Select again, in their order, the devices that were cleared last and are still there."""
-        app_state = self._view.app_state
+        app_state = self._app_state
         keys = tuple(key for key in self._cleared if key in app_state.box.by_key)
         if keys:
             self._view.set_app_state(app_state.with_devices(keys))
@@ -281,7 +285,7 @@ class SelectionController:
             self._view.show_message("no selection has been cleared", "warn")
 
     def cpu_only(self) -> None:
-        self._view.set_app_state(self._view.app_state.cpu_only())
+        self._view.set_app_state(self._app_state.cpu_only())
 
     def _warn(self, app_state: AppState, message: str | None) -> None:
         """Show the result of a key, with its warning if there is one."""
@@ -290,13 +294,13 @@ class SelectionController:
 
     def _show(self, app_state: AppState, message: str | None) -> None:
         """Show the result of a key; its message is a warning where the key could not change anything."""
-        unchanged = app_state is self._view.app_state or app_state.short_of is not None
+        unchanged = app_state is self._app_state or app_state.short_of is not None
         self._view.set_app_state(app_state)
         self._view.show_message(self._with_waiting(message), "warn" if unchanged else "")
 
     def _with_waiting(self, message: str | None) -> str | None:
         """The message; where too few devices are free, with the key that waits for that number."""
-        app_state = self._view.app_state
+        app_state = self._app_state
         if message is None or app_state.short_of is None or not app_state.options.command:
             return message
         from gputui.tui.wait_request import read_wait_request

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import Literal
 
@@ -19,7 +19,7 @@ from gputui.sources.simulated.boxes import simulated_cluster
 from gputui.sources.slurm.cluster import Cluster
 from gputui.sources.slurm.places import Place, places_of
 from gputui.sources.slurm.read import Slurm
-from gputui.sources.source import NoSourceError
+from gputui.sources.source import Clock, NoSourceError
 from gputui.system.environment import Environ
 from gputui.tui.background import in_background
 from gputui.tui.controllers.launch import LaunchController
@@ -52,7 +52,7 @@ class SlurmNodes(Nodes[Launch]):
         view: MainView,
         launch: LaunchController,
         environ: Environ,
-        clock: Callable[[], float],
+        clock: Clock,
     ) -> None:
         super().__init__(view, launch, environ)
         self._clock = clock

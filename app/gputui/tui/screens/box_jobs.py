@@ -12,7 +12,7 @@ from gputui.tui.main_view import MainView
 from gputui.tui.screens.jobs import JobsPage
 from gputui.tui.screens.page import FILTER, shown, worded
 from gputui.tui.views.box_jobs import box_lines, headline_of_boxes, job_rows, row_keys
-from gputui.tui.views.text import Line
+from gputui.tui.views.text import ItemLines, Line
 
 
 class BoxJobsScreen(JobsPage):
@@ -48,7 +48,7 @@ class BoxJobsScreen(JobsPage):
     def head(self, width: int) -> Line:
         return headline_of_boxes(self._states, self.beyond, width)
 
-    def listing(self, width: int) -> tuple[list[Line], list[int | None]]:
+    def listing(self, width: int) -> ItemLines:
         self._boxes.look_at(self.job)
         rows, count = job_rows(self._states, self.now, width), len(row_keys(self._states))
         return rows, [*[None] * (len(rows) - count), *range(count)]

@@ -94,7 +94,7 @@ class CheckScreen(Page):
         return self.scrolled(lines, height)
 
     def _measurement(self, measured: Measured, width: int) -> list[Line]:
-        snapshot = self.view.app_state.box
+        snapshot = self.app_state.box
         skipped = [f"{name_of(key, snapshot)} is not measured: {why}" for key, why in measured.skipped]
         texts = [*measured_lines(measured, snapshot), *skipped]
         lines: list[Line] = [(("", ""),), title("measured", width)]
@@ -108,7 +108,7 @@ class CheckScreen(Page):
 
     def action_again(self) -> None:
         self._report = self._measured = None
-        launch, box, environ = self._launch, self.view.app_state.box, self._environ
+        launch, box, environ = self._launch, self.app_state.box, self._environ
 
         def work(cancelled: threading.Event) -> tuple[Report, None]:
             return check(launch, box, environ, cancelled=cancelled), None
@@ -116,7 +116,7 @@ class CheckScreen(Page):
         self._work("starting the command's own Python", work)
 
     def action_measure(self) -> None:
-        report, app_state = self._report, self.view.app_state
+        report, app_state = self._report, self.app_state
         if report is None:
             return
         self._measured = None

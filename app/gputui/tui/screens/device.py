@@ -50,7 +50,7 @@ class DeviceScreen(ProcessListPage):
         return self._charted if action == "zoom" else super().check_action(action, parameters)
 
     def process_rows(self) -> tuple[Row, ...]:
-        return device_rows(self.view.app_state, self._key)
+        return device_rows(self.app_state, self._key)
 
     def looked_at(self) -> tuple[str, ...]:
         return (self._key,)
@@ -58,7 +58,7 @@ class DeviceScreen(ProcessListPage):
     # Painting
 
     def lines(self, width: int, height: int) -> list[Line]:
-        app_state = self.view.app_state
+        app_state = self.app_state
         device = app_state.box.by_key.get(self._key)
         if device is None:
             return [title("device", width), clip(((" this device is no longer present", "lost"),), width)]
@@ -86,7 +86,7 @@ class DeviceScreen(ProcessListPage):
         if room < _LEAST_TIMELINE:
             return []
         height = min(room, _MOST_TIMELINE) - 1
-        drawn, _ = charts_of(self.view.app_state, width, height, self._zoom, device=device)
+        drawn, _ = charts_of(self.app_state, width, height, self._zoom, device=device)
         return [title("timelines", width, f"last {zoom_name(self._zoom)}"), *drawn] if drawn else []
 
     def _scrolled(self, above: list[Line], listing: Listing, height: int) -> list[Line]:
@@ -121,8 +121,8 @@ class DeviceScreen(ProcessListPage):
 
     def action_device(self, by: int) -> None:
         self._show_at_cursor()
-        self.view.set_app_state(self.view.app_state.move_cursor(by))
-        current = self.view.app_state.current
+        self.view.set_app_state(self.app_state.move_cursor(by))
+        current = self.app_state.current
         if current is not None and current.key != self._key:
             self._key, self.top = current.key, 0
         self.go_to(0)
@@ -135,6 +135,6 @@ class DeviceScreen(ProcessListPage):
 
     def _show_at_cursor(self) -> None:
         """Move the cursor of the main screen to the device of this page: the main screen's actions use it."""
-        app_state = self.view.app_state
+        app_state = self.app_state
         if self._key in app_state.box.by_key:
             self.view.set_app_state(replace(app_state, cursor=self._key))

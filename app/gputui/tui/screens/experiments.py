@@ -49,7 +49,7 @@ class ExperimentsScreen(ListPage):
 
     def item_keys(self) -> Sequence[Hashable]:
         """The ids of the experiments, the newest first."""
-        label = self.view.app_state.label
+        label = self.app_state.label
         try:
             self._kept = Kept() if label else store.kept(self._environ, self._kept)
             self._trouble = ""

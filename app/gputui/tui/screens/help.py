@@ -31,7 +31,7 @@ class HelpScreen(Page):
         return action != "help"
 
     def lines(self, width: int, height: int) -> list[Line]:
-        page, keymap = self._of_page, self.view.app_state.screen.keymap
+        page, keymap = self._of_page, self.app_state.screen.keymap
         of_page, there = (page.rows, page.actions) if page else ((), None)
         every = help_lines(keymap, self.filter, width, of_page, there, self._without)
         visible = self.scrolled(every, height - 1)

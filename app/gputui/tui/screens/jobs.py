@@ -30,7 +30,7 @@ from gputui.tui.views.jobs import (
     pieces_of,
     unclaimed_uses_of,
 )
-from gputui.tui.views.text import Line, title, told_lines
+from gputui.tui.views.text import ItemLines, Line, title, told_lines
 
 _MOST_DEVICES = 4
 _LEAST_LOG = 5
@@ -79,7 +79,7 @@ class JobsPage(ListPage):
     @property
     def now(self) -> float:
         """Seconds since the epoch; for the box of a demo or a recording, at the time of its snapshot."""
-        app_state = self.view.app_state
+        app_state = self.app_state
         return app_state.snapshot.time if app_state.label and app_state.snapshot else time.time()
 
     def lines(self, width: int, height: int) -> list[Line]:
@@ -93,7 +93,7 @@ class JobsPage(ListPage):
         if job is None:
             return lines
         facts = [title(f"job {job.address}", width), *facts_of(job, self.now, width)]
-        devices = devices_of(job, self.view.app_state, width, _MOST_DEVICES)
+        devices = devices_of(job, self.app_state, width, _MOST_DEVICES)
         if devices:
             devices.insert(0, title(f"devices of {job.id}", width))
         for block in (facts, devices):
@@ -193,7 +193,7 @@ class JobsScreen(JobsPage):
             self._stored, self._trouble = stored(self._environ, self._stored), ""
         except JobError as error:
             self._stored, self._trouble = Stored(), str(error)
-        box, label = self.view.app_state.box, self.view.app_state.label
+        box, label = self.app_state.box, self.app_state.label
         seen = {job.id: job for job in box.jobs}
         mine = [job for job in self._stored.jobs if not label or was_started_on(box, job)]
         self._records = {job.id: job for job in mine}
@@ -222,22 +222,22 @@ class JobsScreen(JobsPage):
         job = self.job
         if job is None or job.id in self._records:
             return job and self._records[job.id]
-        self.show_message(f"{self.view.app_state.not_of_this_machine('jobs')}: nothing is done")
+        self.show_message(f"{self.app_state.not_of_this_machine('jobs')}: nothing is done")
         return None
 
     def stoppable(self) -> Job | None:
         """A job of a demo's box can be cloned and stopped, too: neither starts anything."""
-        return self.actionable() if self.view.app_state.demo is None else self.job
+        return self.actionable() if self.app_state.demo is None else self.job
 
     def head(self, width: int) -> Line:
-        unreadable = 0 if self.view.app_state.label else len(self._stored.unreadable)
+        unreadable = 0 if self.app_state.label else len(self._stored.unreadable)
         more = [f"{unreadable} cannot be read: gputui jobs"] if unreadable else []
         return headline(self._jobs, width, more=more, end=self.beyond)
 
-    def listing(self, width: int) -> tuple[list[Line], Sequence[int | None]]:
+    def listing(self, width: int) -> ItemLines:
         if self._trouble and not self._jobs:
             return told_lines(self._trouble, "warn", width), range(0)
-        app_state = self.view.app_state
+        app_state = self.app_state
         uses = unclaimed_uses_of(app_state)
         lines = listed(self._jobs, width, self.now, app_state.snapshot, uses)
         return lines, [None, *range(len(self._jobs))]
@@ -286,8 +286,8 @@ class JobsScreen(JobsPage):
         job = self.actionable()
         if job is None:
             return
-        if self.view.app_state.label:
-            self.show_message(f"{self.view.app_state.label}: nothing is compared")
+        if self.app_state.label:
+            self.show_message(f"{self.app_state.label}: nothing is compared")
             return
         why = self._controller.not_again(job)
         if why is not None:

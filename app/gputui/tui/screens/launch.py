@@ -85,18 +85,18 @@ class LaunchScreen(OptionsPage):
         return super().item_keys()
 
     def option_rows(self) -> tuple[Row, ...]:
-        return rows(self.view.app_state)
+        return rows(self.app_state)
 
     def notes(self, width: int) -> list[Line]:
         height = self.size.height
         # The notes of the launch are shown here in full: a few settings stay visible above, no more.
         most = max(3, height - _SETTINGS)
-        return launch(self.view.app_state, width, LaunchRoom(most), page=True)[: max(1, height - 6)]
+        return launch(self.app_state, width, LaunchRoom(most), page=True)[: max(1, height - 6)]
 
     def lines(self, width: int, height: int) -> list[Line]:
         if self._lists_launches:
-            listing = remembered(self._launches, width, time.time())
-            items = list[int | None](range(len(listing)))
+            listing: Sequence[Line] = remembered(self._launches, width, time.time())
+            items: Sequence[int | None] = range(len(listing))
             listing = listing or no_launches(width, self._load_error)
         else:
             listing, items = settings(self.options, width)
@@ -122,7 +122,7 @@ class LaunchScreen(OptionsPage):
         self.draw()
 
     def changed(self, row: Row, value: Any) -> AppState:
-        return changed(self.view.app_state, row, value)
+        return changed(self.app_state, row, value)
 
     def apply(self, change: AppState) -> None:
         self.view.set_app_state(change)
@@ -136,7 +136,7 @@ class LaunchScreen(OptionsPage):
 
     def _take(self, each: PastLaunch) -> str:
         """Load the options of a launch; return the message to show."""
-        app_state = replace(self.view.app_state, options=again(each))
+        app_state = replace(self.app_state, options=again(each))
         lacks = missing(each, self._environ)
         taken = f"loaded {lacks}" if lacks else "loaded"
         if app_state.selection.decided:
@@ -157,7 +157,7 @@ class LaunchScreen(OptionsPage):
 
     def action_keep(self) -> None:
         """Save the present launch under a name."""
-        app_state = self.view.app_state
+        app_state = self.app_state
         if app_state.options.command:
             self._ask_for_name(
                 PastLaunch(app_state.options, count_of(app_state), time.time(), where=working_directory())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -11,6 +11,7 @@ from textual.widgets import Input, Static
 
 from gputui.inventory.errors import GputuiError
 from gputui.launching.shell_words import WordsError, for_a_shell, shell_expansion, shell_syntax, split
+from gputui.tui.views.text import Hints
 from gputui.tui.widgets.dialog_keys import DialogKeys
 from gputui.tui.widgets.one_line import CommandLine, OneLine
 
@@ -43,7 +44,7 @@ class LineScreen(ModalScreen[str | None]):
         edited: bool = False,
         rewrite: Callable[[str], str | None] = lambda line: None,
         input: type[OneLine] = OneLine,
-        keys: Sequence[tuple[str, str]] = (("⏎", "accept"), ("esc", "cancel")),
+        keys: Hints = (("⏎", "accept"), ("esc", "cancel")),
     ) -> None:
         super().__init__(classes="one-line")
         self.prompt, self._value, self._placeholder = prompt, value, placeholder

@@ -26,7 +26,7 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.host_environment import READING
 from gputui.sources.sampler import GLANCE_EVERY, Sampler
-from gputui.sources.source import NoSourceError, Want
+from gputui.sources.source import Clock, NoSourceError, Want
 from gputui.tui.actions import BY_ID, by_key, key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
@@ -96,7 +96,7 @@ class MainScreen(Screen[None]):
         sampler: Sampler,
         comparisons: Comparisons,
         end_without_terminal: Callable[[], NoReturn],
-        clock: Callable[[], float] = time.time,
+        clock: Clock = time.time,
         write: Callable[[str], None] | None = None,
         paint: Callable[[Iterable[Piece]], bool] = lambda pieces: False,
     ) -> None:

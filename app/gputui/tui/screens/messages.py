@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 
 from gputui.tui.screens.page import FILTER, ListPage
 from gputui.tui.views.messages import listed
-from gputui.tui.views.text import Line, title, told_lines
+from gputui.tui.views.text import ItemLines, Line, title, told_lines
 
 
 class MessagesScreen(ListPage):
@@ -24,6 +24,6 @@ class MessagesScreen(ListPage):
     def head(self, width: int) -> Line:
         return title("messages", width, "newest first", self.beyond)
 
-    def listing(self, width: int) -> tuple[Sequence[Line], Sequence[int | None]]:
+    def listing(self, width: int) -> ItemLines:
         messages = self.view.messages
         return listed(messages, width) if messages else (told_lines("no messages yet", "dim", width), [None])

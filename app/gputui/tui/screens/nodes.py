@@ -18,7 +18,7 @@ from gputui.tui.main_view import MainView
 from gputui.tui.screens.box_jobs import BoxJobsScreen
 from gputui.tui.screens.page import FILTER, ListPage, hidden, shown, worded
 from gputui.tui.views.nodes import Row, headline, node_rows
-from gputui.tui.views.text import Line, clip
+from gputui.tui.views.text import ItemLines, Line, clip
 
 _ENTER = "Box: its devices, or connect. Device: as r. Slurm: srun or sbatch"
 _SPACE = "Box: expand or collapse. Device: select or deselect"
@@ -123,7 +123,7 @@ class NodesScreen(ListPage):
         """The kind of the node at the cursor."""
         return self._kind_of.get(self.key) if self.key is not None else None
 
-    def listing(self, width: int) -> tuple[list[Line], list[int | None]]:
+    def listing(self, width: int) -> ItemLines:
         places = count()
         items = [next(places) if row.key is not None else None for row in self._rows]
         return [clip(row.line, width) for row in self._rows], items

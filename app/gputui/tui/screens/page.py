@@ -19,9 +19,10 @@ from textual.screen import ModalScreen
 
 from gputui.inventory.light_dataclasses import frozen
 from gputui.tui.actions import BY_ID, by_key, written
+from gputui.tui.app_state import AppState
 from gputui.tui.main_view import MainView
 from gputui.tui.views.messages import message_line, question_line
-from gputui.tui.views.text import Line, hint_line
+from gputui.tui.views.text import Hints, ItemLines, Line, hint_line
 from gputui.tui.widgets.lines import Lines
 
 _SHORT = 8
@@ -73,7 +74,7 @@ class PageKeys:
     """The help's content about a page: its own keys and their descriptions, and the ids of the main screen's
     actions that it supports, too."""
 
-    rows: tuple[tuple[str, str], ...]
+    rows: Hints
     actions: frozenset[str]
 
 
@@ -99,7 +100,7 @@ def choice_entry(
     return Entry(f":{asked}", name, "now" if chosen else about, (word, name, asked), "", run, chosen)
 
 
-def page_keys(bindings: Sequence[Binding]) -> tuple[tuple[str, str], ...]:
+def page_keys(bindings: Sequence[Binding]) -> Hints:
     """The keys of a page and their descriptions. Keys with the same description share a row."""
     rows: dict[str, list[str]] = {}
     for binding in bindings:
@@ -147,6 +148,11 @@ class Page(ModalScreen[None]):
         """The words that are shown alone, "" for everything."""
         self.step, self.top = 1, 0
         """How far a page up or down goes, and the first line that is shown."""
+
+    @property
+    def app_state(self) -> AppState:
+        """The app state that the main screen shows now."""
+        return self.view.app_state
 
     def compose(self) -> ComposeResult:
         yield Lines(id="page-body")
@@ -224,7 +230,7 @@ class Page(ModalScreen[None]):
         """The keys that mean the same here as on the main screen, with their actions: those of actions that
         open a page in place of this one, or are performed here. The page's own keys come first."""
         own = {key for each in self._own for key in each.key.split(",")} | {*_HELP_KEYS.split(",")}
-        keys = by_key(self.view.app_state.screen.keymap)
+        keys = by_key(self.app_state.screen.keymap)
         return {
             key: action_id
             for key, action_id in keys.items()
@@ -380,7 +386,7 @@ class ListPage(Page):
         """The rule at the top; called after `window` has set `beyond`."""
         raise NotImplementedError
 
-    def listing(self, width: int) -> tuple[Sequence[Line], Sequence[int | None]]:
+    def listing(self, width: int) -> ItemLines:
         """The lines of the list, and for each the place of its item, None for a line without an item."""
         raise NotImplementedError
 
@@ -447,9 +453,7 @@ class ListPage(Page):
         self.lay_out(items[self.top : self.top + room], above)
         return self.pointed(lines[self.top : self.top + room], above)
 
-    def _those_kept(
-        self, lines: Sequence[Line], items: Sequence[int | None]
-    ) -> tuple[Sequence[Line], Sequence[int | None]]:
+    def _those_kept(self, lines: Sequence[Line], items: Sequence[int | None]) -> ItemLines:
         """The lines of the items that the filter leaves, below the headings of their sections."""
         kept: list[tuple[Line, int | None]] = []
         heading: list[tuple[Line, int | None]] = []

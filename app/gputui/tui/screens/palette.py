@@ -18,7 +18,7 @@ from gputui.tui.option_rows import Row
 from gputui.tui.screens.page import Entry, ListPage, Page, choice_entry, hidden, shown
 from gputui.tui.views.help import KEYS
 from gputui.tui.views.help import row as line_of
-from gputui.tui.views.text import Line, cells_of, clip, title
+from gputui.tui.views.text import ItemLines, Line, cells_of, clip, title
 
 if TYPE_CHECKING:
     from gputui.choosing.order import Order
@@ -82,7 +82,7 @@ class PaletteScreen(ListPage):
 
     def _choices(self) -> Iterator[Entry]:
         """What the devices are sorted by, the themes, the launchers, …: each choice in a line."""
-        app_state = self.view.app_state
+        app_state = self.app_state
         for order, name in ORDER_NAMES.items():
             chosen = order == app_state.order
             yield choice_entry(
@@ -100,16 +100,16 @@ class PaletteScreen(ListPage):
 
     def _put(self, order: Order) -> None:
         """Put the selected devices in this order."""
-        app_state, message = self.view.app_state.in_order(order)
+        app_state, message = self.app_state.in_order(order)
         self.view.set_app_state(app_state)
         self.view.show_message(message)
 
     def _set_of_launch(self, row: Row, choice: str) -> None:
-        self.view.set_app_state(option_rows.changed(self.view.app_state, row, choice))
+        self.view.set_app_state(option_rows.changed(self.app_state, row, choice))
         self.view.show_message(f"{row.label} {choice}", passing=True)
 
     def _set(self, row: Row, choice: str) -> None:
-        app_state = self.view.app_state
+        app_state = self.app_state
         self.view.save_setting(*setting_rows.changed(app_state, row, choice, ()), lambda saved: None)
         saved = f"not saved: {app_state.label}" if app_state.label else "saved in your settings"
         self.view.show_message(f"{row.label} {choice}, {saved}", passing=True)
@@ -148,7 +148,7 @@ class PaletteScreen(ListPage):
     def head(self, width: int) -> Line:
         return title("commands", width, self.beyond)
 
-    def listing(self, width: int) -> tuple[list[Line], list[int | None]]:
+    def listing(self, width: int) -> ItemLines:
         cells = max([KEYS, *(cells_of(entry.keys) + 1 for entry in self._found)])
         lines = [clip(line_of(entry.keys, entry.title, entry.about, cells), width) for entry in self._found]
         items: list[int | None] = [*range(len(lines))]

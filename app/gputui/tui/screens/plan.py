@@ -94,7 +94,7 @@ class PlanScreen(ListPage):
 
     def _make(self) -> None:
         """Plan again if any input of the plan has changed."""
-        app_state, request = self.view.app_state, self._request
+        app_state, request = self.app_state, self._request
         verdicts = app_state.verdicts
         found_for = (
             app_state.selection.keys,
@@ -119,7 +119,7 @@ class PlanScreen(ListPage):
 
     def _why_refused(self) -> str:
         """Why the command, as it is, cannot be started on as many devices; "" where it can."""
-        app_state, found = self.view.app_state, self._found
+        app_state, found = self.app_state, self._found
         if isinstance(found, str):
             return ""
         options, host = app_state.options, app_state.host_environment
@@ -154,8 +154,8 @@ class PlanScreen(ListPage):
         if made is not None and isinstance(found, PlannedDevices):
             head += view_of_plan.answered(made, found, width)
         if isinstance(found, PlannedDevices) and height >= _SMALL:
-            head.append(view_of_plan.where(self.view.app_state, made, found, width))
-        count = self.view.app_state.intent.count
+            head.append(view_of_plan.where(self.app_state, made, found, width))
+        count = self.app_state.intent.count
         head += view_of_plan.settings(request, found, width)
         head += view_of_plan.doubts(request, found, count, self._refused, width)
         row = self._row
@@ -231,7 +231,7 @@ class PlanScreen(ListPage):
 
     def action_step(self, by: int) -> None:
         """Change to the next larger or smaller number of devices that can work together."""
-        app_state, now = self.view.app_state, self._number
+        app_state, now = self.app_state, self._number
         for count in range(now + by, self._most + 1 if by > 0 else 0, by):
             if isinstance(devices_for(app_state, count), PlannedDevices):
                 self._set(replace(self._request, count=count))
@@ -246,8 +246,8 @@ class PlanScreen(ListPage):
     @property
     def _most(self) -> int:
         """How many devices there can be at most."""
-        candidates = candidates_of(self.view.app_state)
-        return candidates.most if isinstance(candidates, Candidates) else len(self.view.app_state.box.devices)
+        candidates = candidates_of(self.app_state)
+        return candidates.most if isinstance(candidates, Candidates) else len(self.app_state.box.devices)
 
     def action_model(self) -> None:
         def error_in(line: str) -> str | None:
@@ -305,7 +305,7 @@ class PlanScreen(ListPage):
 
     def _fewest(self) -> None:
         """Plan for the fewest devices that hold the model; show a message where no number is enough."""
-        count = fewest_for(self._request, self.view.app_state)
+        count = fewest_for(self._request, self.app_state)
         if count is None:
             self.show_message("the devices here are not enough")
         else:
@@ -316,12 +316,12 @@ class PlanScreen(ListPage):
         row, found = self._row, self._found
         if row is None or isinstance(found, str):
             return
-        if not self.view.app_state.options.command:
+        if not self.app_state.options.command:
             self.show_message("no command yet: press e on the main screen to type one")
             return
         if row.serving is not None:
             keys = tuple(device.key for device in found.devices[: row.strategy.devices])
-            self.view.set_app_state(self.view.app_state.with_devices(keys))
+            self.view.set_app_state(self.app_state.with_devices(keys))
             self.dismiss()
             self.view.show_message(f"{row.name}: its devices are selected; {row.what}", lasting=True)
             return
@@ -341,7 +341,7 @@ class PlanScreen(ListPage):
         files = _written(made.texts)
         if row.fits is False and "fit" not in known:
             ask("fit", f"{row.name} does not fit: use it all the same")
-        elif self.view.app_state.label and files and "demo" not in known:
+        elif self.app_state.label and files and "demo" not in known:
             place = printable(str(next(iter(made.texts)).parent))
             ask("demo", f"not this machine's GPUs: write {counted(len(made.texts), 'file')} to {place}")
         else:
@@ -363,19 +363,19 @@ class PlanScreen(ListPage):
         prompt = f"{FOLDER}: {why}. Another folder for the files?"
         elsewhere = ""
         with contextlib.suppress(NoHomeError):
-            elsewhere = str(state_folder(self.view.app_state.environ) / "plans")
+            elsewhere = str(state_folder(self.app_state.environ) / "plans")
         self._ask(prompt, elsewhere, lambda line: None, answered)
 
     def _start(self, made: Prepared, row: Row, found: PlannedDevices) -> None:
         """Put the plan and its devices on the launch line of the main screen."""
         keys = tuple(device.key for device in found.devices[: row.strategy.devices])
-        self.view.set_app_state(self.view.app_state.with_plan(made.options, keys))
+        self.view.set_app_state(self.app_state.with_plan(made.options, keys))
         for note in made.notes:
             self.view.show_message(note, "warn")
         files = _written(made.texts)
         done = f"{row.name}: {f'wrote {files}' if files else 'on the launch line'}"
         if made.notes:
-            key = key_of("messages", self.view.app_state.screen.keymap)
+            key = key_of("messages", self.app_state.screen.keymap)
             done += f"; {key} shows {counted(len(made.notes), 'note')} for the script"
         self.dismiss()
         self.view.show_message(done, lasting=True)
@@ -386,7 +386,7 @@ class PlanScreen(ListPage):
         The user's launcher is kept where it can start the plan.
         """
         assert self._plan is not None  # it has the row
-        app_state = self.view.app_state
+        app_state = self.app_state
         recipe, options = recipe_of(self._plan, row), app_state.options
         place = folder or os.path.join(options.directory or "", FOLDER)  # noqa: PTH118 - as text
         try:

@@ -72,8 +72,8 @@ class ProcessListPage(ListPage):
         Yes acts on the process that the question names, wherever it is in the list by then.
         """
         row = self.row
-        if self.view.app_state.label:
-            self.show_message(self.view.app_state.not_of_this_machine("processes"))
+        if self.app_state.label:
+            self.show_message(self.app_state.not_of_this_machine("processes"))
         elif row is None or row.process is None:
             self.show_message("no process is at the cursor")
         else:

@@ -46,7 +46,7 @@ class ProcessesScreen(ProcessListPage):
     # Painting
 
     def process_rows(self) -> tuple[Row, ...]:
-        app_state, how = self.view.app_state, (self._sort, self.filter, self._form)
+        app_state, how = self.app_state, (self._sort, self.filter, self._form)
         # A key press calls this several times, and two thousand processes take a while.
         if self._made is None or self._made[0] is not app_state or self._made[1] != how:
             self._made = (app_state, how, rows(app_state, *how))
@@ -56,7 +56,7 @@ class ProcessesScreen(ProcessListPage):
         # A sort by use needs the use of all processes.
         seen = self.rows if self._sort in ("load", "CPU", "RAM") else self._visible
         keys = {row.key for row in seen if row.process}
-        return tuple(device.key for device in self.view.app_state.box.devices if device.key in keys)
+        return tuple(device.key for device in self.app_state.box.devices if device.key in keys)
 
     def notes(self, width: int) -> list[Line]:
         row = self.row
@@ -65,7 +65,7 @@ class ProcessesScreen(ProcessListPage):
         # The whole text of the row under the cursor: the list may have cut it. A person has devices.
         name = "devices" if row.person else "command" if row.pid else row.state
         text = row.short if row.person else row.what
-        step = next_step(self.view.app_state, row) if self._form == "people" else ""
+        step = next_step(self.app_state, row) if self._form == "people" else ""
         told = [line for each in (text, step) if each for line in told_lines(each, "dim", width)[:3]]
         return [title(name, width), *told]
 
@@ -84,8 +84,8 @@ class ProcessesScreen(ProcessListPage):
         """Why the list is empty."""
         if self.filter:
             return f"no process matches “{self.filter}”: / changes the filter"
-        if not self.view.app_state.box.devices:
-            return why_no_rows(self.view.app_state)
+        if not self.app_state.box.devices:
+            return why_no_rows(self.app_state)
         return "nobody uses a device of this box, or has claimed one"
 
     def _head(self, width: int) -> Line:

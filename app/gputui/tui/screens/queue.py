@@ -13,7 +13,7 @@ from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import FILTER, ListPage, shown
 from gputui.tui.views.queue import headline, listed
-from gputui.tui.views.text import Line
+from gputui.tui.views.text import ItemLines, Line
 
 
 class QueueScreen(ListPage):
@@ -30,7 +30,7 @@ class QueueScreen(ListPage):
         self._found = Outlook((), ())
 
     def item_keys(self) -> Sequence[Hashable]:
-        self._found = self.view.app_state.outlook
+        self._found = self.app_state.outlook
         return [
             *(turn.waiter.place for turn in self._found.turns),
             *(each.device.key for each in self._found.occupied),
@@ -39,8 +39,8 @@ class QueueScreen(ListPage):
     def head(self, width: int) -> Line:
         return headline(self._found, width, self.beyond)
 
-    def listing(self, width: int) -> tuple[list[Line], list[int | None]]:
-        return listed(self._found, self.view.app_state, width)
+    def listing(self, width: int) -> ItemLines:
+        return listed(self._found, self.app_state, width)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return self._waiter is not None if action == "stop" else super().check_action(action, parameters)
@@ -58,8 +58,8 @@ class QueueScreen(ListPage):
             return
         if not waiter.ours:
             self.show_message(f"only {printable(waiter.user)} can give up this place")
-        elif self.view.app_state.label and self.view.app_state.demo is None:
-            self.show_message(self.view.app_state.not_of_this_machine("places in line"))
+        elif self.app_state.label and self.app_state.demo is None:
+            self.show_message(self.app_state.not_of_this_machine("places in line"))
         elif waiter.job is None:
             self.show_message("not a job: it waits in one of your terminals; Ctrl-C there leaves the queue")
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from gputui.allocating.settings import Settings, SettingsError, settings
@@ -18,7 +17,7 @@ from gputui.tui.screens.page import shown
 from gputui.tui.setting_rows import COLUMN, PANEL, Change
 from gputui.tui.views.launch_page import settings as listing
 from gputui.tui.views.table import columns_of, heading, row
-from gputui.tui.views.text import Line, title
+from gputui.tui.views.text import ItemLines, Line, title
 
 
 class SettingsScreen(OptionsPage):
@@ -49,8 +48,8 @@ class SettingsScreen(OptionsPage):
         return super().check_action(action, parameters)
 
     def option_rows(self) -> tuple[Row, ...]:
-        fitting = [column.id for column, _ in columns_of(self.view.app_state, self._table_width).shown]
-        found = setting_rows.rows(self.view.app_state, self._saved, self._order, fitting)
+        fitting = [column.id for column, _ in columns_of(self.app_state, self._table_width).shown]
+        found = setting_rows.rows(self.app_state, self._saved, self._order, fitting)
         return tuple(
             replace(row, about=self._why_absent(row.id.removeprefix(PANEL)))
             if row.id.startswith(PANEL)
@@ -66,7 +65,7 @@ class SettingsScreen(OptionsPage):
     def _why_absent(self, name: str) -> str:
         """Why a panel that is not hidden is still not on the screen; "" where it may be."""
         width, panel = self.view.app.size.width, PANELS_BY_NAME[name]
-        if panel.size(self.view.app_state, width) == NOTHING:
+        if panel.size(self.app_state, width) == NOTHING:
             return "nothing to show now"
         if width >= WIDE:
             return ""
@@ -79,13 +78,13 @@ class SettingsScreen(OptionsPage):
     def head(self, width: int) -> Line:
         return title("settings", width, self.beyond)
 
-    def listing(self, width: int) -> tuple[Sequence[Line], Sequence[int | None]]:
+    def listing(self, width: int) -> ItemLines:
         return listing(self.options, width)
 
     def notes(self, width: int) -> list[Line]:
         if not str(self.key).startswith(COLUMN):
             return []
-        app_state, across = self.view.app_state, min(width, self._table_width)
+        app_state, across = self.app_state, min(width, self._table_width)
         columns = columns_of(app_state, across)
         lines = [title("preview", width), heading(app_state, columns, across)]
         return [*lines, *(row(app_state, device, columns, across) for device in app_state.rows[:1])]
@@ -93,12 +92,12 @@ class SettingsScreen(OptionsPage):
     # Changes
 
     def changed(self, row: Row, value: Any) -> Change:
-        return setting_rows.changed(self.view.app_state, row, value, self._order)
+        return setting_rows.changed(self.app_state, row, value, self._order)
 
     def apply(self, change: Change) -> None:
         self.view.save_setting(*change, self._read_again)
         if change.key == "columns" and change.value is None:
-            self._order = setting_rows.columns_in_order(self.view.app_state)
+            self._order = setting_rows.columns_in_order(self.app_state)
 
     def _read_again(self, found: Settings) -> None:
         self._saved = found
@@ -109,7 +108,7 @@ class SettingsScreen(OptionsPage):
         place = min(max(order.index(name) + by, 0), len(order) - 1)
         order.remove(name)
         order.insert(place, name)
-        chosen = setting_rows.chosen_columns(self.view.app_state)
+        chosen = setting_rows.chosen_columns(self.app_state)
         columns = tuple(each for each in order if each in chosen)
         if columns != chosen:
             self.apply(Change(setting_rows.SCREEN, "columns", columns))

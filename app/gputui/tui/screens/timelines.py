@@ -61,7 +61,7 @@ class TimelinesScreen(Page):
     # Painting
 
     def lines(self, width: int, height: int) -> list[Line]:
-        app_state = self.view.app_state
+        app_state = self.app_state
         device = app_state.current if self._one else None
         room = max(2, height - 1)
         drawn = self._charts(width, room, device)
@@ -81,12 +81,12 @@ class TimelinesScreen(Page):
             f"at {clock(frame.span, moment)}" if frame is not None and moment is not None else "",
             ", ".join(frame.metrics) if frame is not None else "",
             f"last {zoom_name(self._zoom)}",
-            "" if self._one else filter_in_title(self.view.app_state),
+            "" if self._one else filter_in_title(self.app_state),
         ]
 
     def _charts(self, width: int, room: int, device: Device | None) -> list[Line]:
         """The charts of one device, or of as many devices as fit, including the device of the cursor."""
-        app_state = self.view.app_state
+        app_state = self.app_state
         keys = [device.key] if device else [each.key for each in charted(app_state, self._metric)]
         place = keys.index(app_state.cursor) if app_state.cursor in keys else 0
 
@@ -112,7 +112,7 @@ class TimelinesScreen(Page):
         return drawn
 
     def notes(self, width: int) -> list[Line]:
-        app_state = self.view.app_state
+        app_state = self.app_state
         device, frame = app_state.current, self._frame
         if self._pointed is not None:
             device = app_state.box.by_key.get(self._pointed, device)
@@ -154,7 +154,7 @@ class TimelinesScreen(Page):
     def action_cursor(self, by: int) -> None:
         """Go to the next device with charts; the main screen's cursor goes with it."""
         self._pointed = None
-        app_state = self.view.app_state
+        app_state = self.app_state
         keys = [device.key for device in charted(app_state, self._metric)]
         if keys:
             place = keys.index(app_state.cursor) + by if app_state.cursor in keys else 0
@@ -177,7 +177,7 @@ class TimelinesScreen(Page):
         self._press()
         self._point(event)
         if self._pointed is not None:
-            self.view.set_app_state(replace(self.view.app_state, cursor=self._pointed))
+            self.view.set_app_state(replace(self.app_state, cursor=self._pointed))
         self.draw()
 
     def _point(self, event: events.MouseEvent) -> None:

@@ -77,22 +77,22 @@ class TopologyScreen(ListPage):
 
     def item_keys(self) -> Sequence[Hashable]:
         """The keys of the devices, in the order of the matrix or of the tree."""
-        app_state = self.view.app_state
+        app_state = self.app_state
         if self._as_tree:
             return [key for key in tree_lines(app_state, self.size.width)[1] if key is not None]
         return [device.key for device in matrix_rows(app_state)]
 
     def follow(self) -> None:
-        app_state = self.view.app_state
+        app_state = self.app_state
         if not self._as_tree and app_state.current is not None and app_state.current.parent:
             # Instances have no links: the matrix has their GPU.
             self.view.set_app_state(replace(app_state, cursor=app_state.current.parent))
-        self.key = self.view.app_state.cursor
+        self.key = self.app_state.cursor
         self.cursor = 0
         super().follow()
 
     def lines(self, width: int, height: int) -> list[Line]:
-        return (self._tree if self._as_tree else self._matrix)(self.view.app_state, width, height)
+        return (self._tree if self._as_tree else self._matrix)(self.app_state, width, height)
 
     def _matrix(self, app_state: AppState, width: int, height: int) -> list[Line]:
         rows = matrix_rows(app_state)
@@ -125,7 +125,7 @@ class TopologyScreen(ListPage):
         return [title("topology", width, *parts), *heading, *visible, *below[:left]]
 
     def _nothing(self, width: int) -> list[Line]:
-        app_state = self.view.app_state
+        app_state = self.app_state
         why = "no reading of the links yet" if app_state.box.devices else why_no_rows(app_state)
         return told_lines(why, "dim", width)
 
@@ -151,7 +151,7 @@ class TopologyScreen(ListPage):
 
     def notes(self, width: int) -> list[Line]:
         """The pair at the cursor, the selection, and the meaning of the signs."""
-        app_state = self.view.app_state
+        app_state = self.app_state
         notes = selection_lines(app_state, width)
         if self.size.height < _NOTES_FROM:
             return notes[1:] if self.size.height >= _NOTE_FROM else []
@@ -187,7 +187,7 @@ class TopologyScreen(ListPage):
         self.draw()
 
     def action_column(self, by: int) -> None:
-        last = max(0, len(matrix_rows(self.view.app_state)) - 1)
+        last = max(0, len(matrix_rows(self.app_state)) - 1)
         self._column = min(max(0, self._column + by), last)
         self.draw()
 
@@ -201,7 +201,7 @@ class TopologyScreen(ListPage):
         keys = [str(key) for key in self.item_keys()]
         if keys:
             cursor = keys[min(max(0, place), len(keys) - 1)]
-            self.view.set_app_state(replace(self.view.app_state, cursor=cursor))
+            self.view.set_app_state(replace(self.app_state, cursor=cursor))
         self.draw()
 
     def on_key(self, event: events.Key) -> None:

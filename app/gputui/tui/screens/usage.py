@@ -13,7 +13,7 @@ from gputui.tui.background import in_background
 from gputui.tui.cycle import following
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import FILTER, ListPage, hidden, shown
-from gputui.tui.views.text import Line, clip, table_lines, title, told_lines
+from gputui.tui.views.text import ItemLines, Line, clip, table_lines, title, told_lines
 
 _DAYS = (1, 7, 30, 365)
 _NONE = "nothing is recorded: open screens, jobs and gputui record --daemon record it"
@@ -65,7 +65,7 @@ class UsageScreen(ListPage):
         first = f"first {MOST_ROWS}" if len(self._rows) == MOST_ROWS else ""
         return title(f"usage by {self._by}", width, days, first, kept, self.beyond)
 
-    def listing(self, width: int) -> tuple[Sequence[Line], Sequence[int | None]]:
+    def listing(self, width: int) -> ItemLines:
         if not self._rows:
             # This page is for looking back: what is recorded, and how.
             none = "no usage can be read" if self._found and self._found.damaged else _NONE

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import zip_longest
 
+from gputui.allocating.settings import Keymap
 from gputui.choosing.verdict import GLYPHS, Shown
 from gputui.inventory.link import PCIE_WORDS
 from gputui.tui.actions import BY_ID, DOZEN, Action, in_groups, key_of, written
 from gputui.tui.views.columns import SHARED, SHARED_SHORT
 from gputui.tui.views.matrix import SIGNS
 from gputui.tui.views.table import OWN_JOB
-from gputui.tui.views.text import Line, Span, clip, fit, padded, title, width_of, wrap
+from gputui.tui.views.text import Hints, Line, Span, clip, fit, padded, title, width_of, wrap
 
 MEANINGS: dict[Shown, str] = {
     "free": "nobody uses it",
@@ -31,10 +32,10 @@ KEYS = 15
 
 
 def help_lines(
-    keymap: Mapping[str, str],
+    keymap: Keymap,
     words: str,
     width: int,
-    of_page: Sequence[tuple[str, str]] = (),
+    of_page: Hints = (),
     there: Collection[str] | None = None,
     without: Collection[str] = (),
 ) -> list[Line]:
@@ -62,8 +63,8 @@ def help_lines(
 
 
 def _sections(
-    keymap: Mapping[str, str],
-    of_page: Sequence[tuple[str, str]],
+    keymap: Keymap,
+    of_page: Hints,
     there: Collection[str] | None,
     without: Collection[str],
 ) -> Iterator[tuple[str, list[Line]]]:
@@ -119,7 +120,7 @@ def _has(row: Line, section: str, words: Sequence[str]) -> bool:
     return all(word in text for word in words)
 
 
-def _row(action: Action, keymap: Mapping[str, str], taken: Collection[str] = ()) -> Line:
+def _row(action: Action, keymap: Keymap, taken: Collection[str] = ()) -> Line:
     """The keys of an action without those that are `taken`, its title, and its description."""
     keys = " ".join(key for key in _keys(action, keymap).split(" ") if key not in taken)
     return row(keys, action.title, action.about)
@@ -146,7 +147,7 @@ def _whole(row: Line, width: int) -> list[Line]:
     return [line, *(((" " * (KEYS + 4), ""), (piece, style)) for piece in rest)]
 
 
-def _keys(action: Action, keymap: Mapping[str, str]) -> str:
+def _keys(action: Action, keymap: Keymap) -> str:
     """All keys of an action, the displayed one first."""
     if action.id in keymap:
         return " ".join(written(key) for key in keymap[action.id].split(","))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 
+from gputui.allocating.settings import Keymap
 from gputui.tui.actions import BY_ID, DOZEN, key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, Span, cells_of, hint_line
@@ -48,7 +48,7 @@ def _keys(
     return tuple(spans), tuple(places)
 
 
-def _key(name: str, keymap: Mapping[str, str]) -> str:
+def _key(name: str, keymap: Keymap) -> str:
     if name == "later":
         return f"{key_of('later', keymap)}/{key_of('earlier', keymap)}"
     if name == "select":

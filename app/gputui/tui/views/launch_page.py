@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gputui.inventory.formatting import printable
 from gputui.launching.history import PastLaunch, launch_columns
 from gputui.tui.option_rows import ENVIRONMENT, NEW, Row
-from gputui.tui.views.text import Line, cells_of, clip, fit, table_lines, title, told_lines
+from gputui.tui.views.text import ItemLines, Line, cells_of, clip, fit, table_lines, title, told_lines
 
 _LABEL = 14
 _VALUE, _NAME = 26, 30
@@ -18,7 +18,7 @@ _BEFORE_VALUE, _BEFORE_NAME = 18, 6
 """Cells of a row before its explanation, without its value or variable."""
 
 
-def settings(rows: Sequence[Row], width: int) -> tuple[list[Line], list[int | None]]:
+def settings(rows: Sequence[Row], width: int) -> ItemLines:
     """The rows with a rule before each section, and for every line the place of its row."""
     lines: list[Line] = []
     places: list[int | None] = []

@@ -182,7 +182,7 @@ def listed(
 
 def _columns(found: Sequence[Row], width: int, of_one_device: bool) -> dict[Column[Row], int]:
     """The columns before the command that fit, in their order, with their widths in cells."""
-    widths = column_widths(_ORDER[1 if of_one_device else 0 :], found, heading=True)
+    widths = column_widths(_ORDER[1 if of_one_device else 0 :], found)
     optional = [column for column in _OPTIONAL if column in widths]
     left = width - 1 - sum(cells + 2 for column, cells in widths.items() if column not in optional)
     for column in optional:

@@ -9,6 +9,7 @@ from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.views.table import why_no_rows
 from gputui.tui.views.text import (
+    ItemLines,
     Line,
     clip,
     hanging,
@@ -115,7 +116,7 @@ def headline(found: Outlook, width: int, end: str = "") -> Line:
     return title("queue", width, tail, end)
 
 
-def listed(found: Outlook, app_state: AppState, width: int) -> tuple[list[Line], list[int | None]]:
+def listed(found: Outlook, app_state: AppState, width: int) -> ItemLines:
     """The whole page: the waiters and the next ones' reasons, then the devices that are not free. Also the
     index of the item that each line shows, None for none: the waiters, after them the devices."""
     snapshot = app_state.snapshot

@@ -26,6 +26,12 @@ Span = tuple[str, str]
 
 Line = tuple[Span, ...]
 
+ItemLines = tuple[Sequence[Line], Sequence[int | None]]
+"""The lines of a list, and for each the place of its item, None for a line without an item."""
+
+Hints = Sequence[tuple[str, str]]
+"""Keys, each with what it does."""
+
 
 def cells_of(text: str) -> int:
     """The width of the text in cells. Rich's function looks each text up among the last thousands."""
@@ -93,7 +99,7 @@ def padded(line: Line, width: int) -> Line:
     return (*line, (" " * missing, "")) if missing else line
 
 
-def hint_line(hints: Sequence[tuple[str, str]], last: Sequence[tuple[str, str]], width: int) -> Line:
+def hint_line(hints: Hints, last: Hints, width: int) -> Line:
     """Keys, each with what it does: as many as fit, none cut. The last of the `last` ones stays longest, then
     the first of all, then the others of the `last` ones."""
     hints, last = [*hints], [*last]
@@ -151,12 +157,10 @@ def wrapped_where_free(
     return [line for whole in wholes for line in whole]
 
 
-def column_widths(
-    columns: Iterable[Column[T]], rows: Sequence[T], heading: bool = False
-) -> dict[Column[T], int]:
-    """The columns with the cells that they need for these rows, and with `heading` for their names. A column
-    that is empty in every row is left out."""
-    widths = {column: _cells_of(column, column.cells(rows), heading) for column in columns}
+def column_widths(columns: Iterable[Column[T]], rows: Sequence[T]) -> dict[Column[T], int]:
+    """The columns with the cells that they need for their names and these rows. A column that is empty in
+    every row is left out."""
+    widths = {column: _cells_of(column, column.cells(rows), True) for column in columns}
     return {column: cells for column, cells in widths.items() if cells is not None}
 
 

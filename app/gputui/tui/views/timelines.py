@@ -96,14 +96,14 @@ class Frame:
         return next((self.span.time(each) for each in columns if 0 <= each < self.span.columns), None)
 
 
-def charts_key(app_state: AppState, width: int, height: int, zoom: int = USUAL_ZOOM) -> Hashable:
-    """A cache key for charts of this size: while it stays the same, they need not be drawn again."""
+def charts_key(app_state: AppState, width: int, height: int) -> Hashable:
+    """A cache key for the panel in this size: while it stays the same, they need not be drawn again."""
     timelines = app_state.timelines
     if timelines is None:
         return None
     stacked = (height - 2) // max(1, len(app_state.once(charted))) > _LEAST_STACKED
     beside = 1 if stacked else _beside(width)
-    step = min(zoom / _columns(width, _gutter(1, beside), beside), _REDRAWN)
+    step = min(USUAL_ZOOM / _columns(width, _gutter(1, beside), beside), _REDRAWN)
     shown = tuple((device.key, _is_lost(app_state, device)) for device in app_state.rows)
     return timelines.until // step, timelines.adopted, shown, app_state.screen.filter
 
@@ -121,17 +121,18 @@ def zoom_name(zoom: int) -> str:
 # The charts of all devices
 
 
-def timelines_pane(app_state: AppState, width: int, height: int, zoom: int = USUAL_ZOOM) -> list[Line]:
+def timelines_pane(app_state: AppState, width: int, height: int) -> list[Line]:
     """A rule, the charts of as many devices as fit, and the axis."""
     if app_state.snapshot is None or height < 3:
         return []
     devices = app_state.once(charted)
-    lines, frame = charts_of(
-        app_state, width, height - 1, zoom, device=devices[0] if len(devices) == 1 else None
-    )
+    lines, frame = charts_of(app_state, width, height - 1, device=devices[0] if len(devices) == 1 else None)
     missing = len(devices) - len(frame.shown) if frame else 0
     more = f"{missing} more {key_of('timelines', app_state.screen.keymap)}" if missing > 0 else ""
-    return [title("timelines", width, more, filter_in_title(app_state), f"last {zoom_name(zoom)}"), *lines]
+    return [
+        title("timelines", width, more, filter_in_title(app_state), f"last {zoom_name(USUAL_ZOOM)}"),
+        *lines,
+    ]
 
 
 def charted(app_state: AppState, metric: Metric | None = None) -> list[Device]:

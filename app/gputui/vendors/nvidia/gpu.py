@@ -14,7 +14,7 @@ from gputui.inventory.device import COMPUTE_MODES, UUID, Device, Facts, Fault, F
 from gputui.inventory.formatting import MIB
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Kind, Process
-from gputui.sources.source import Want
+from gputui.sources.source import Clock, Want
 from gputui.system.memory import host_memory
 from gputui.vendors.nvidia.clock_reasons import clock_reasons
 from gputui.vendors.nvidia.refusals import LONGEST_WAIT_AFTER_ERROR, Refusals
@@ -189,9 +189,7 @@ class Gpu:
     refused       whether the driver knows the GPU, but gputui may not open it
     """
 
-    def __init__(
-        self, nvml: Any, device: Device, clock: Callable[[], float], ticks: Callable[[], float]
-    ) -> None:
+    def __init__(self, nvml: Any, device: Device, clock: Clock, ticks: Clock) -> None:
         self.device = device
         self.instances: dict[str, Gpu] = {}
         self.handle: Any = None
@@ -287,12 +285,12 @@ class Gpu:
         """The number of calls that have begun: while it grows, nothing hangs. May be read from any thread."""
         return self._calls + sum(instance.progress for instance in list(self.instances.values()))
 
-    def stand_in(self, message: str) -> Gpu:
+    def stand_in(self) -> Gpu:
         """Return a stand-in for this GPU while one of its calls hangs: it keeps the known
         facts and reads nothing."""
         found = Gpu(self._nvml, self.device, self._clock, self._ticks)
         found._try_at = float("inf")
-        found.fail(message)
+        found.fail("the driver does not answer: a call hangs")
         return found
 
     def renew(self, nvml: Any) -> None:

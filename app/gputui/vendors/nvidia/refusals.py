@@ -6,7 +6,7 @@ answered is retried after half a minute, then after a minute, and so on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from gputui.sources.source import Clock
 
 FIRST_WAIT, LONGEST_WAIT = 30.0, 600.0
 """Seconds between two tries of a call that the driver does not support."""
@@ -18,7 +18,7 @@ class Refusals:
     """The refusals of one GPU, or of a box, by the names of calls. `ticks` returns seconds of a monotonic
     clock."""
 
-    def __init__(self, ticks: Callable[[], float]) -> None:
+    def __init__(self, ticks: Clock) -> None:
         self._ticks = ticks
         self._waits: dict[str, tuple[float, float]] = {}
         """When a call is retried, and how long it had to wait for that."""

@@ -15,7 +15,7 @@ from gputui.inventory.device import Device, one_model
 from gputui.inventory.light_dataclasses import field, frozen, replace
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.sources.source import NoHardwareError, NoSourceError, Want
+from gputui.sources.source import Clock, NoHardwareError, NoSourceError, Want
 from gputui.system.root import HERE, Root
 from gputui.vendors.nvidia.gpu import SPEED, Gpu, bare, text_of, words_of
 from gputui.vendors.nvidia.patience import LITTLE_PATIENCE, PATIENCE, Part, Reader, Turn
@@ -62,9 +62,9 @@ class NvmlSource:
     def __init__(
         self,
         processes: ProcessTable | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Clock = time.time,
         root: Root = HERE,
-        ticks: Callable[[], float] = time.monotonic,
+        ticks: Clock = time.monotonic,
         patience: float | None = None,
         confined: bool = False,
     ) -> None:
@@ -216,7 +216,7 @@ class NvmlSource:
             gpu, gpus = gpus[place], gpus[place + 1 :]
             at = self._gpus.index(gpu)
             self._hanging[at] = gpu, turn
-            self._gpus[at] = gpu.stand_in("the driver does not answer: a call hangs")
+            self._gpus[at] = gpu.stand_in()
             patience = min(patience, LITTLE_PATIENCE)
 
     @property

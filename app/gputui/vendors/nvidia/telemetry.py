@@ -19,6 +19,7 @@ from gputui.inventory.device import Facts
 from gputui.inventory.formatting import MIB
 from gputui.inventory.process import known_sum
 from gputui.inventory.telemetry import NVLINK_FABRICS, Telemetry
+from gputui.sources.source import Clock
 
 # nvmlReturn_t, nvml.h.
 _SUCCESS, _NOT_SUPPORTED, _NOT_FOUND, _TIMEOUT = 0, 3, 6, 10
@@ -61,9 +62,7 @@ class TelemetryReader:
     seconds of a monotonic clock, for rates and ages.
     """
 
-    def __init__(
-        self, nvml: Any, handle: Any, ask: Ask, clock: Callable[[], float], ticks: Callable[[], float]
-    ) -> None:
+    def __init__(self, nvml: Any, handle: Any, ask: Ask, clock: Clock, ticks: Clock) -> None:
         self._nvml, self._handle, self._ask, self._clock, self._ticks = nvml, handle, ask, clock, ticks
         self._fixed: Facts = {}
         self._slow: tuple[float, Facts] | None = None
