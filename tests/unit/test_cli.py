@@ -737,6 +737,7 @@ def test_the_version_is_printed(call: Call) -> None:
 # A wrong call ends with one that works when it is copied.
 
 CORRECTED = [
+    ("--parameters 7B -n 2", "plan --parameters 7B -n 2"),
     ("rnu -n 2 -- python train.py", "run -n 2 -- python train.py"),
     ("python train.py", "run -- python train.py"),
     ("torchrun --nproc 2 train.py", "run -- torchrun --nproc 2 train.py"),

@@ -28,6 +28,8 @@ _SAME = {
     "k8s": "kubernetes",
 }
 """Words of other programs for our own ones."""
+_OF_A_MODEL = ("--model", "--parameters")
+"""Options of several subcommands, which alone ask for a plan."""
 _ALIKE = 0.75
 """The least similarity of a word and the option that was probably meant (difflib's ratio)."""
 
@@ -93,8 +95,8 @@ def _candidates(words: list[str], name: str | None) -> Iterator[list[str]]:
         # What follows belongs to the command, even if some of it looks like our options.
         yield [*own, *fixed[:place], "--", *words[place:]]
     if unknown and not name:
-        # `gputui -n 2 -- python train.py`: only `run` has the option.
-        yield ["run", *words]
+        # `gputui -n 2 -- python train.py`: only subcommands have the option.
+        yield ["plan" if unknown[0].startswith(_OF_A_MODEL) else "run", *words]
         yield from _candidates(words, "run")
 
 

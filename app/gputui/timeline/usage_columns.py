@@ -59,7 +59,7 @@ def usage_columns(
 
 
 def _tenths(amount: float) -> str:
-    return "<0.1" if 0 < amount < 0.05 else f"{amount:.1f}" if amount else "0"
+    return f"{amount:.1f}" if amount >= 0.05 else f"{max(0.01, amount):.2f}" if amount else "0"
 
 
 def _kilowatt_hours(figures: Figures) -> str:

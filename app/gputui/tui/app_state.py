@@ -749,13 +749,16 @@ class AppState:
 
     def not_of_this_machine(self, what: str) -> str:
         """The message where devices, processes or jobs (`what`) belong to a demo or a recording."""
-        return f"these {what} are not this machine's ({self.label})"
+        return f"these {what} are {self._whose} ({self.label}): nothing is done"
 
     @property
     def starts_elsewhere(self) -> str:
         """The warning that a launch on the devices of a demo or a recording starts here."""
-        whose = "not this machine's" if self.demo is None else "simulated"
-        return f"the devices are {whose} ({self.label}); the command really runs here"
+        return f"the devices are {self._whose} ({self.label}); the command really runs here"
+
+    @property
+    def _whose(self) -> str:
+        return "not this machine's" if self.demo is None else "simulated"
 
     @property
     def order_warning(self) -> str | None:

@@ -206,7 +206,7 @@ def rehearse(app_state: AppState, simulated: SimulatedSource | None) -> str:
     keys = app_state.selection.keys
     job_id = simulated.wait_in_line(app_state.options.command, len(keys), keys, at_once=True)
     where = gpus([*map(app_state.box.label, app_state.selected)])
-    return _told(job_id, f"runs on {where} of the demo; nothing was started here", app_state)
+    return _told(job_id, f"runs on {where} of the demo only", app_state)
 
 
 def _told(job_id: str, is_now: str, app_state: AppState) -> str:

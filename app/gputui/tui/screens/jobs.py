@@ -222,7 +222,7 @@ class JobsScreen(JobsPage):
         job = self.job
         if job is None or job.id in self._records:
             return job and self._records[job.id]
-        self.show_message(f"{self.app_state.not_of_this_machine('jobs')}: nothing is done")
+        self.show_message(self.app_state.not_of_this_machine("jobs"))
         return None
 
     def stoppable(self) -> Job | None:
