@@ -6,6 +6,7 @@ import pytest
 from textual import events
 from textual.widgets import Input, Static
 
+from gputui.tui.screens.line_input import LineScreen
 from tui.support import Session, session
 
 
@@ -80,6 +81,16 @@ async def test_a_paste_of_several_commands_is_not_taken_in_part() -> None:
         assert s.app.screen is not s.main and _command(s) == before
         await s.press("tab", "enter")
         assert _command(s) == ("bash", "-c", "cd project\npython a.py")
+
+
+async def test_a_paste_on_the_main_screen_is_a_command_to_edit() -> None:
+    async with session() as s:
+        before = _command(s)
+        s.app.post_message(events.Paste("torchrun a.py \\\n  --lr 3"))
+        await s.until(lambda: isinstance(s.app.screen, LineScreen))
+        assert s.app.screen.query_one(Input).value == "torchrun a.py   --lr 3" and _command(s) == before
+        await s.press("enter")
+        assert _command(s) == ("torchrun", "a.py", "--lr", "3")
 
 
 async def test_tab_does_nothing_where_nothing_is_to_be_rewritten() -> None:

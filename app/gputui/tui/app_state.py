@@ -784,7 +784,8 @@ class AppState:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What the user should know before a start on the selected devices: not free, order, not real."""
+        """What the user should know before a start on the selected devices, the most serious first: not free,
+        an order that can give wrong results, unlike devices, the queue, limits, not real."""
         found = []
         not_free = [device for device in self.selected if not self.verdicts[device.key].free]
         if len(not_free) <= 2:
@@ -794,11 +795,11 @@ class AppState:
                 found.append(f"GPU {self.box.label(device)} is {what}")
         else:
             found.append(f"{gpus([*map(self.box.label, not_free)])} are not free")
+        found += filter(None, (self.order_warning, unlike(self.selected)))
         if ahead := self.in_line:
             from gputui.allocating.queue import in_words
 
             found.append(in_words(ahead))
-        found += filter(None, (unlike(self.selected), self.order_warning))
         if self.selected and self.limits and self.limits.unknown:
             found.append(self.limits.unknown)
         if self.label and self.options.command and self.selection.decided and not self.is_example:

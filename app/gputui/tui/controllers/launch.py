@@ -107,12 +107,15 @@ class LaunchController:
 
     # Editing
 
-    def edit(self, what: str = "command") -> None:
-        """Let the user type the command. `what` names it in the prompt."""
+    def edit(self, what: str = "command", line: str | None = None) -> None:
+        """Let the user type the command. `what` names it in the prompt; `line` stands there instead of the
+        present command."""
         from gputui.tui.screens.line_input import command_input
 
-        app_state = self._app_state
-        line = command_line(app_state.options.additions, app_state.options.command)
+        if line is None:
+            options = self.app_state.options
+            line = command_line(options.additions, options.command)
+        self._view.open(command_input(line, what), self._edited)
         self._view.open(command_input(line, what), self._edited)
 
     def _edited(self, line: str | None) -> None:

@@ -25,6 +25,7 @@ from gputui.inventory.formatting import duration, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.host_environment import READING
+from gputui.launching.shell_words import one_line
 from gputui.sources.sampler import GLANCE_EVERY, Sampler
 from gputui.sources.source import Clock, NoSourceError, Want
 from gputui.tui.actions import BY_ID, by_key, key_of
@@ -246,6 +247,11 @@ class MainScreen(Screen[None]):
         if action_id is not None:
             event.stop()
             self.perform(action_id)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """A pasted text is taken to be a command: it is shown to be edited, never started."""
+        event.stop()
+        self.launch.edit(line=one_line(event.text))
 
     def perform(self, action_id: str) -> None:
         """Perform one of the actions of `tui/actions.py`."""

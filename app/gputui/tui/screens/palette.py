@@ -35,7 +35,12 @@ _LISTED: dict[str, tuple[str, ...]] = {
 _CHOSEN = ("sort", "theme", "order", "launcher", "ids")
 """Actions in whose place their choices are listed."""
 
-_ALSO_NAMED = {"nodes": ("slurm",), "people": ("idle", "held"), "return": ("return",)}
+_ALSO_NAMED = {
+    "detach": ("background",),
+    "nodes": ("slurm",),
+    "people": ("idle", "held"),
+    "return": ("return",),
+}
 """Further words that find an action before all others."""
 
 _ACTING = ("launch", "detach", "return", "stop", "quit")
