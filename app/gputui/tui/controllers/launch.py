@@ -113,7 +113,7 @@ class LaunchController:
         from gputui.tui.screens.line_input import command_input
 
         if line is None:
-            options = self.app_state.options
+            options = self._app_state.options
             line = command_line(options.additions, options.command)
         self._view.open(command_input(line, what), self._edited)
         self._view.open(command_input(line, what), self._edited)
