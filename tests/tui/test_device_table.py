@@ -91,7 +91,7 @@ def test_more_columns_are_there_the_wider_the_terminal_is() -> None:
     headings = [texts(box_at("shared"), width)[0].split() for width in range(40, 260, 10)]
     assert headings[0] == ["#", "UTIL", "MEMORY", "STATE"]
     assert all(set(few) <= set(more) for few, more in pairwise(headings))
-    assert {"MEM%", "CLOCK", "COMMAND"} <= set(headings[-1])
+    assert {"MBW%", "CLOCK", "COMMAND"} <= set(headings[-1])
 
 
 def test_what_a_column_shows_of_a_device() -> None:

@@ -68,8 +68,8 @@ async def test_each_class_of_link_has_its_sign_and_its_word() -> None:
         await running.press("t")
         rows = picture(running)
         assert rows[1].split() == [str(n) for n in range(8)]
-        assert rows[2].split() == ["▸", "0", "╲", "▆PIX", "▄PHB", "▄PHB", *["▁SYS"] * 4, "○"]
-        assert rows[9].split() == ["7", *["▁SYS"] * 4, "▄PHB", "▄PHB", "▆PIX", "╲", "○"]
+        assert rows[2].split() == ["▸", "0", "╲", "▅PIX", "▃PHB", "▃PHB", *["▁SYS"] * 4, "○"]
+        assert rows[9].split() == ["7", *["▁SYS"] * 4, "▃PHB", "▃PHB", "▅PIX", "╲", "○"]
     assert len({sign for sign, _ in SIGNS.values()}) == len(SIGNS)
 
 
@@ -78,7 +78,7 @@ async def test_rows_and_columns_stand_in_the_order_of_the_box() -> None:
         await running.press("3", "1", "t")
         rows = picture(running)
         assert rows[1].split() == ["0", "1", "2", "3"]
-        assert rows[5].split()[:5] == ["[1]", "3", "▁SYS", "▁SYS", "█NV12"]
+        assert rows[5].split()[:5] == ["[1]", "3", "▁SYS", "▁SYS", "▇NV12"]
         assert rows[3].split()[:3] == ["▸", "[2]", "1"]
 
 
@@ -127,7 +127,7 @@ async def test_sixteen_devices_fit_into_80_columns() -> None:
         rows = picture(running)
         assert rows[1].split() == [str(n) for n in range(16)]
         assert all(len(row) <= 80 for row in rows)
-        assert rows[2].split()[3:18] == ["█6"] * 15
+        assert rows[2].split()[3:18] == ["▇6"] * 15
 
 
 @pytest.mark.thorough
@@ -189,8 +189,8 @@ async def test_a_mig_box_has_its_instances_in_the_tree_and_not_in_the_matrix() -
     async with session("a100-mig") as running:
         await running.press("t")
         assert [row.split()[:-1] for row in picture(running)[2:4]] == [
-            ["▸", "0", "╲", "█NV12"],
-            ["1", "█NV12", "╲"],
+            ["▸", "0", "╲", "▇NV12"],
+            ["1", "▇NV12", "╲"],
         ]
         await running.press("tab")
         assert any("GPU 0:2" in row for row in picture(running))
@@ -395,7 +395,7 @@ async def test_wide_terminals_have_the_links_beside_the_table() -> None:
         rule = next(place for place, row in enumerate(rows) if "─ links ─" in row)
         heading, first = rows[rule + 1 : rule + 3]
         assert heading.split() == [str(n) for n in range(8)]
-        assert first.split()[:4] == ["▸", "0", "╲", "█1"]
+        assert first.split()[:4] == ["▸", "0", "╲", "▇1"]
     async with session("dgx-2", size=(130, 40)) as running:
         await running.until(lambda: any("between all 16 GPUs" in row for row in running.texts("#lists")))
         assert not any("╲" in row for row in running.texts("#lists"))
@@ -428,7 +428,7 @@ async def test_below_the_matrix_stands_what_is_near_to_which_gpu_where_there_is_
     async with session(recorded(DGX_1), size=(100, 40)) as s:
         await s.press("t")
         text = "\n".join(picture(s))
-        assert "▁SYS on different CPU sockets" in text and "█NV2 2 NVLinks" in text
+        assert "▁SYS on different CPU sockets" in text and "▇NV2 2 NVLinks" in text
         assert "network mlx5_0" in text and text.count("GPU 5") == 1, "the whole tree"
     async with session(recorded(DGX_1), size=(100, 24)) as s:
         await s.press("t")

@@ -325,7 +325,7 @@ def test_the_state_has_room_for_what_it_says_before_bars_limits_and_names(width:
     assert any(line.rstrip().endswith("held, no visible process") for line in lines)
     assert ("H100" in lines[1]) == (width > 80)
     if width >= 99:
-        assert all(name in lines[0] for name in ("UTIL", "MEMORY", "°C", "W", "MEM%", "CLOCK"))
+        assert all(name in lines[0] for name in ("UTIL", "MEMORY", "°C", "W", "MBW%", "CLOCK"))
 
 
 def test_each_process_has_one_line_whatever_room_there_is() -> None:

@@ -118,7 +118,7 @@ def _links_in(reason: str) -> list[str]:
             2,
             "all",
             [0, 1],
-            "both available; weakest link SYS",
+            "the only two available; weakest link SYS",
         ),
     ],
 )

@@ -52,7 +52,7 @@ def _what(pairs: PairScores, found: RankedSet, whole: Sequence[Sequence[int]], n
     if len(members) == 1:
         return "" if named else _single(pairs, members[0], whole)
     if len(members) == len(pairs) and not named:
-        return f"all {len(members)} available" if len(members) > 2 else "both available"
+        return f"all {len(members)} available" if len(members) > 2 else "the only two available"
     pieces = [island for island in whole if set(island) <= set(members)]
     if all(len(piece) == 2 for piece in pieces) and 2 * len(pieces) == len(members):
         if len(pieces) == 1:

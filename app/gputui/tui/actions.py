@@ -59,8 +59,8 @@ ACTIONS: tuple[Action, ...] = (
     _select(
         "select",
         "space",
-        "Select the device at the cursor",
-        "or deselect it; a digit selects that GPU, 0 and then 1 MIG instance 0:1; a click does too",
+        "Select a device",
+        "or deselect it: space at the cursor, a digit that GPU, 0 and then 1 MIG instance 0:1; or a click",
         hint="select",
         shown="space/0-9",
     ),

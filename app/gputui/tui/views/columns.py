@@ -266,8 +266,8 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         "bandwidth",
-        "MEM%",
-        "share of the time memory was read or written",
+        "MBW%",
+        "memory bandwidth: share of the time memory was read or written",
         _fixed(4, STATE),
         5,
         lambda device, cell: _number(device.memory_utilization, cell.width, cell.tone, "%"),

@@ -14,12 +14,12 @@ from gputui.tui.views.table import state_of
 from gputui.tui.views.text import Line, Span, fit, flow, place_mark, title
 
 SIGNS: dict[str, tuple[str, str]] = {
-    "NV": ("█", "link-nv"),
-    "XGMI": ("▇", "link-nv"),
-    "PIX": ("▆", "link-near"),
-    "PXB": ("▅", "link-near"),
-    "PHB": ("▄", "link-host"),
-    "NODE": ("▃", "link-node"),
+    "NV": ("▇", "link-nv"),
+    "XGMI": ("▆", "link-nv"),
+    "PIX": ("▅", "link-near"),
+    "PXB": ("▄", "link-near"),
+    "PHB": ("▃", "link-host"),
+    "NODE": ("▂", "link-node"),
     "SYS": ("▁", "link-sys"),
 }
 """The stronger a link, the taller its sign. Where there is room, its word follows the sign."""
@@ -163,7 +163,12 @@ def _row(
             style += "-on"
         # If the signs fill their cells, only the gaps can be lit.
         gap = style if style.endswith("-on") and layout.cell == _TINY else ""
-        spans += [(text, "here" if lit and other == column else style), (" ", gap)]
+        if lit and other == column:
+            # A sign in reverse would be a block of the background's colour.
+            sign_width = 1 if layout.cell > _TINY else 0
+            spans += [(text[:sign_width], style), (text[sign_width:], "here"), (" ", gap)]
+        else:
+            spans += [(text, style), (" ", gap)]
     mark, _, look = state_of(app_state, device)
     spans.append((f" {mark}", look))
     return tuple(spans)

@@ -84,8 +84,9 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
     if width < _WIDE:
         rows = [_numbered(fold.row, line, width) for fold, line in zip(shown, rows, strict=True)]
     for fold, row in zip(shown, rows, strict=True):
-        sign = ((GLYPHS["idle"], "idle"), *row[1:]) if fold.idle else row
-        lines.append(clip_command(sign, width))
+        *head, (command, style) = row
+        idle = [(f"{GLYPHS['idle']} ", "idle")] if fold.idle else []
+        lines.append(clip_command((*head, *idle, (command, style)), width))
     if hidden:
         lines.append(clip(((f" + {hidden} more: ", "dim"), ("p", "key")), width))
     return lines
