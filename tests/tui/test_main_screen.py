@@ -370,7 +370,7 @@ async def test_the_example_of_a_demo_is_rehearsed_on_exactly_the_selected_device
             await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
             assert not any(job.id == "demo1" for job in s.main.app_state.box.jobs)
             await s.press("y")
-        await s.until(lambda: "demo1 runs on" in s.main.message and "nothing was started" in s.main.message)
+        await s.until(lambda: "demo1 runs on" in s.main.message and "demo only" in s.main.message)
         assert s.selected == []
         keys = tuple(source.box.key(label) for label in labels)
         await s.until(lambda: any(job.id == "demo1" for job in s.main.app_state.box.jobs))
