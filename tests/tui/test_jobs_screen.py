@@ -465,7 +465,7 @@ async def test_R_starts_nothing_where_too_few_devices_are_free(desk: Desk) -> No
     of_this_box(desk, "sh", "-c", "exit 0", devices=8)
     async with session(environ=environ(desk)) as s:
         await s.press("D", "R")
-        assert "of 8 devices" in told(s) and "--wait" in told(s)
+        assert "of 8 GPUs" in told(s) and "--wait" in told(s)
         await s.press("R", "R")
         assert len(all_jobs(desk.environ)) == 1
 

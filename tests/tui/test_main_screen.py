@@ -370,7 +370,7 @@ async def test_the_example_of_a_demo_is_rehearsed_on_exactly_the_selected_device
             await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
             assert not any(job.id == "demo1" for job in s.main.app_state.box.jobs)
             await s.press("y")
-        await s.until(lambda: "demo1 runs on" in s.main.message and "of the demo only" in s.main.message)
+        await s.until(lambda: "demo1 runs on" in s.main.message and "demo only" in s.main.message)
         assert s.selected == []
         keys = tuple(source.box.key(label) for label in labels)
         await s.until(lambda: any(job.id == "demo1" for job in s.main.app_state.box.jobs))
@@ -421,7 +421,7 @@ async def test_a_demo_s_job_runs_when_devices_are_free_and_ends_when_it_is_stopp
         s.main.set_app_state(replace(s.main.app_state, label=source.label))
         await s.press("w", "2")
         said = str(s.app.screen.query_one("#what", Static).render())
-        assert "now on 2 free devices" in said and "Wait" not in said
+        assert "now on 2 free GPUs" in said and "Wait" not in said
         await s.press("enter")
         assert "demo1 starts now" in s.main.message
         await s.until(lambda: len(s.main.app_state.own_jobs) == 2)
@@ -892,7 +892,7 @@ async def test_w_says_that_it_waits_for_the_number_asked_for_and_not_for_the_sel
         assert "w waits in line for 4" in s.main.message
         await s.press("w")
         assert isinstance(s.app.screen, LineScreen)
-        assert "any 4 devices" in s.app.screen.prompt and "selected GPUs 4 and 5" in s.app.screen.prompt
+        assert "any 4 GPUs" in s.app.screen.prompt and "selected GPUs 4 and 5" in s.app.screen.prompt
 
 
 async def test_where_waiting_is_in_vain_yes_is_not_offered() -> None:

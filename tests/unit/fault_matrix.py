@@ -317,7 +317,7 @@ class Matrix:
             if verdict.state != self.states.get(key):
                 yield f"{key} is {verdict.state} after it has healed"
         if len(snapshot.devices) != len(self.normal.devices):
-            yield f"{len(snapshot.devices)} devices after it has healed"
+            yield f"{len(snapshot.devices)} GPUs after it has healed"
         if whole:
             for now, before in zip(snapshot.devices, self.normal.devices, strict=False):
                 different = [n for n in before.__slots__ if getattr(now, n) != getattr(before, n)]

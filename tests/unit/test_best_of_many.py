@@ -112,7 +112,7 @@ def test_in_a_large_box_of_sets_that_are_joined_alike_the_one_on_fewer_numa_node
 
 
 def test_in_a_large_box_a_ring_that_is_hard_to_find_is_not_denied() -> None:
-    """A ring over 17 of 18 devices by NVLink; always taking the device with the fewest ways on misses it."""
+    """A ring over 17 of 18 GPUs by NVLink; always taking the device with the fewest ways on misses it."""
     around = (14, 6, 11, 1, 9, 16, 13, 15, 7, 5, 12, 8, 0, 3, 4, 2, 10)
     cells = [["PHB" if 17 in (i, j) else "SYS" for j in range(18)] for i in range(18)]
     for one, other in [*zip(around, (*around[1:], around[0]), strict=True), (0, 1), (7, 3), (4, 9)]:

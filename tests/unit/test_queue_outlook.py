@@ -83,15 +83,15 @@ def test_what_is_waited_for_in_words() -> None:
     assert [
         describe_request(each, TWO_BUSY) for each in (waiter(1), waiter(1, "a", 4), waiter(1, "a", 2, 1, 2))
     ] == [
-        "1 device",
-        "4 devices",
+        "1 GPU",
+        "4 GPUs",
         "GPU 1,2",
     ]
     assert describe_request(waiter(1, "a", 1, 1, 2), TWO_BUSY) == "1 of GPU 1,2"
     partly = replace(waiter(1, "a", 1), devices=frozenset({KEYS[1], "GPU-gone"}))
-    assert describe_request(partly, TWO_BUSY) == "1 device, of 2", "not GPU 1 alone"
+    assert describe_request(partly, TWO_BUSY) == "1 GPU, of 2", "not GPU 1 alone"
     elsewhere = replace(waiter(1), devices=frozenset({"GPU-gone"}))
-    assert describe_request(elsewhere, TWO_BUSY) == describe_request(elsewhere, None) == "1 device, of 1"
+    assert describe_request(elsewhere, TWO_BUSY) == describe_request(elsewhere, None) == "1 GPU, of 1"
 
 
 def occupied(snapshot: Snapshot, **idle: float) -> list[tuple[int, bool, tuple[str, ...]]]:

@@ -369,7 +369,7 @@ class Allocator:
         """Named devices in the requested order; in the order of their names unless one is requested."""
         request = self.request
         if not request.group.fits(len(devices)):
-            raise RequestError(f"{len(devices)} devices cannot be divided into groups of {request.group}")
+            raise RequestError(f"{len(devices)} GPUs cannot be divided into groups of {request.group}")
         order = request.order or "given"
         keys = {device.key for device in devices}
         alternatives: tuple[Alternative, ...] = ()

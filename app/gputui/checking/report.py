@@ -133,7 +133,7 @@ class Report:
             return f"not equal: {_changed(wrong[0])}"
         if self._only_unsure:
             count = len(self.devices)
-            number = "one device, as selected" if count == 1 else f"{count} devices, as many as selected"
+            number = "one device, as selected" if count == 1 else f"{count} GPUs, as many as selected"
             return f"not proved: {self._who} sees {number}, and reports nothing that identifies them"
         if bad:
             return f"not equal: {self._nothing_seen or self._first_difference}"

@@ -120,8 +120,8 @@ def counted(number: int, what: str) -> str:
 
 
 def devices_text(count: int) -> str:
-    """ "1 device", "2 devices"."""
-    return counted(count, "device")
+    """ "1 GPU", "2 GPUs". With a number, as a name or a count, every device is a GPU in words: "GPU 0:1"."""
+    return counted(count, "GPU")
 
 
 def short_bus_id(bus_id: str) -> str:

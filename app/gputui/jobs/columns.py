@@ -8,7 +8,7 @@ from types import MappingProxyType
 from gputui.choosing.queue_text import describe_request
 from gputui.choosing.verdict_text import warned
 from gputui.inventory.columns import Column
-from gputui.inventory.formatting import UNKNOWN, by, counted, duration, printable, size
+from gputui.inventory.formatting import UNKNOWN, by, devices_text, duration, printable, size
 from gputui.inventory.job import Job, signal_name
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import cut
@@ -86,7 +86,7 @@ def on_devices(job: Job, snapshot: Snapshot | None) -> str:
         line = next((w for w in snapshot.waiters if w.ours and w.job == job.id), None) if snapshot else None
         if line is not None and line.devices is not None:
             return f"for {describe_request(line, snapshot)}"
-        return f"for {counted(count, 'GPU')}"
+        return f"for {devices_text(count)}"
     if job.state == "waiting" and count is None:
         return "in line"
     if not job.devices:

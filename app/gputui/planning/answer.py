@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gputui.inventory.formatting import counted, size
+from gputui.inventory.formatting import devices_text, size
 from gputui.planning.devices import PlannedDevices
 from gputui.planning.plan import Plan, listed, workload_words
 from gputui.planning.serving import Serving, served
@@ -31,7 +31,7 @@ def answer(made: Plan, found: PlannedDevices) -> str:
         held += ", which fragmentation may use up" if row.tight else ""
         held += "; one GPU is enough" if made.needs_one and not busy else ""
     then = f" once {'it is' if count == 1 else 'they are'} free" if busy else ""
-    return f"Use {row.name} on {counted(count, 'GPU')}{then}: {held}"
+    return f"Use {row.name} on {devices_text(count)}{then}: {held}"
 
 
 def device_words(made: Plan, found: PlannedDevices) -> Iterator[str]:

@@ -551,7 +551,7 @@ class AppState:
         there = len(picked.devices)
         grouped = [why for _, why in picked.refused if isinstance(why, OutsideGroup)]
         if grouped:
-            return f"{len(grouped)} devices are {refusal(grouped[0], 0.0)}"
+            return f"{len(grouped)} GPUs are {refusal(grouped[0], 0.0)}"
         instances = any(isinstance(why, SingleInstance) for _, why in picked.refused)
         if not there and not instances:
             return "no device is free"
@@ -559,7 +559,7 @@ class AppState:
         whole = "; a process uses one MIG instance only" if instances else ""
         others = any(isinstance(why, OtherVendor) for _, why in picked.refused)
         one = "; a command can use only one vendor's" if others else ""
-        return f"only {there} of {count} devices {'is' if there == 1 else 'are'} free{given}{whole}{one}"
+        return f"only {there} of {count} GPUs {'is' if there == 1 else 'are'} free{given}{whole}{one}"
 
     # Selecting what the command says
 

@@ -103,7 +103,7 @@ def devices_for(app_state: AppState, count: int | None) -> PlannedDevices | str:
         helps = "no device is free: select those to plan for on the main screen"
         return helps if candidates.snapshot.devices else NO_DEVICES
     found = candidates.planned(None if count is None else min(most, count))
-    return found or f"no {count or most} devices can work together here"
+    return found or f"no {count or most} GPUs can work together here"
 
 
 def plan_of(request: PlanRequest, app_state: AppState, found: PlannedDevices) -> Plan:
