@@ -29,6 +29,7 @@ from gputui.cli.common import (
     print_json,
     print_lines,
     say,
+    warn,
 )
 from gputui.cli.launch_call import add_launch_options, launch_of, launch_request
 from gputui.cli.request_options import device_request, memory
@@ -92,12 +93,12 @@ def main(args: Call) -> int:
     # (Where it cannot be confined, the report says so.)
     launch = launch_of(asked, "never" if how == "never" else "auto")
     if elsewhere(args):
-        say("warning: not this machine's devices (--demo, --from, --root)")
+        warn("not this machine's devices (--demo, --from, --root)")
     report = check(
         launch, _box(args, launch, Want.NAMES), given_environment(), python=args.python, seconds=args.timeout
     )
     if report.doubt:
-        say(f"warning: {report.doubt}")
+        warn(report.doubt)
     measured = _measured(args, launch, report) if args.bandwidth and report.seen else None
     if args.json:
         print_json(
@@ -153,9 +154,9 @@ def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple
     if not elsewhere(args):
         refused = keep(os.environ, measured.pairs)
         if refused is not None:
-            say(f"warning: {printable(refused)}")
+            warn(printable(refused))
     for key, why in measured.skipped:
-        say(f"warning: {name_of(key, snapshot)} is not measured: {why} (--force measures it)")
+        warn(f"{name_of(key, snapshot)} is not measured: {why} (--force measures it)")
     return measured, snapshot
 
 

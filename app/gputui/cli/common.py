@@ -268,6 +268,11 @@ def say(message: str) -> None:
         print(printable(f"gputui: {message}"), file=sys.stderr, flush=True)
 
 
+def warn(message: object) -> None:
+    """Print a warning as `say` does."""
+    say(f"warning: {message}")
+
+
 def print_json(document: Mapping[str, Any]) -> None:
     """Print a document as one line on stdout."""
     import json

@@ -27,6 +27,7 @@ from gputui.cli.common import (
     print_line,
     print_lines,
     say,
+    warn,
 )
 from gputui.cli.experiment_call import Prepared, parsed, prepared
 from gputui.cli.launch_call import allocated, allocated_for
@@ -99,7 +100,7 @@ def _readable(kind: Kind, found: Experiment | Unreadable) -> Experiment:
 def _list(kind: Kind, args: argparse.Namespace) -> int:
     known = store.kept(os.environ, None, kind)
     for each in known.unreadable:
-        say(f"warning: {store.cannot_read(kind, each)}")
+        warn(store.cannot_read(kind, each))
     if args.csv:
         raise WrongCallError(f"--csv is for one {kind}: --show ID --csv")
     found = with_outcomes(known.records, lambda: stored(os.environ))
@@ -303,7 +304,7 @@ def _run(
         return opened(args, cpu_only)
 
     if elsewhere(args):
-        say("warning: not this machine's devices (--demo, --from, --root); the commands start anyway")
+        warn("not this machine's devices (--demo, --from, --root); the commands start anyway")
     if allocation is not None:
         experiment = replace(experiment, devices=allocation.labels)
     progress, reads = _Progress(tell, args), not elsewhere(args)

@@ -23,6 +23,7 @@ from gputui.cli.common import (
     print_line,
     print_lines,
     say,
+    warn,
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.job_output import NOT_KNOWN, attached, status_of, write
@@ -198,7 +199,7 @@ def _of_demo(args: argparse.Namespace) -> tuple[Job, ...]:
 
 def _list(args: argparse.Namespace, jobs: Stored) -> int:
     for one in jobs.unreadable:
-        say(f"warning: {cannot_read(one)}")
+        warn(cannot_read(one))
     box = _box(jobs.jobs, args.demo)
     if args.json:
         from gputui.cli.jobs_text import document

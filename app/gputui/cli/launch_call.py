@@ -24,6 +24,7 @@ from gputui.cli.common import (
     print_json,
     print_line,
     say,
+    warn,
 )
 from gputui.cli.request_options import AUTO, DESTINATIONS, add_request_options, count, device_request
 from gputui.inventory.light_dataclasses import fields, replace
@@ -179,7 +180,7 @@ def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[
         args.n, args.gpus = saved.count or None, None if saved.count else "none"
     lacks = missing(saved, {**os.environ, **dict(given)})
     if lacks:
-        say(f"warning: {lacks}")
+        warn(lacks)
     return again(saved)
 
 
@@ -194,7 +195,7 @@ def remember_typed(options: LaunchOptions, count: int) -> None:
 
     not_kept = remember(os.environ, options, count, time.time())
     if not_kept:
-        say(f"warning: {not_kept}")
+        warn(not_kept)
 
 
 def launch_of(asked: LaunchRequest, confine: Confine = "never") -> Launch:

@@ -24,6 +24,7 @@ from gputui.cli.common import (
     print_json,
     print_line,
     say,
+    warn,
 )
 from gputui.cli.hosts_options import add_hosts_option, without_options
 from gputui.cli.launch_call import add_launch_options, launch_request, noted, print_launch
@@ -305,7 +306,7 @@ def _use(
     if launch.refusal is not None:
         raise WrongCallError(launch.refusal)
     if not row.fits:
-        say(f"warning: {row.name}: {row.outcome}")
+        warn(f"{row.name}: {row.outcome}")
     for path in written:
         say(f"wrote {path}")
     for note in (*ready.notes, *_notices(found, count, row.strategy.devices)):
@@ -372,6 +373,6 @@ def _prove(
     for remark in proof.remarks:
         say(f"note: {remark}")
     for problem in proof.problems:
-        say(f"warning: {problem}")
+        warn(problem)
     miscounted = any(each.what == "parameters" and each.share for each in compared)
     return CHECK_FAILED if proof.problems or miscounted else DONE

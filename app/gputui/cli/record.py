@@ -20,6 +20,7 @@ from gputui.cli.common import (
     opened,
     own_settings,
     say,
+    warn,
     write_file,
 )
 from gputui.cli.ls_text import document_text
@@ -134,7 +135,7 @@ def _rules() -> Rules:
     try:
         return own_settings().rules
     except SettingsError as error:
-        say(f"warning: {error}; the default rules are used")
+        warn(f"{error}; the default rules are used")
         return DEFAULT_RULES
 
 

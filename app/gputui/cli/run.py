@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from gputui.cli.become import become
-from gputui.cli.common import DONE, INTERNAL, Call, Parser, WrongCallError, elsewhere, say
+from gputui.cli.common import DONE, INTERNAL, Call, Parser, WrongCallError, elsewhere, say, warn
 from gputui.cli.launch_call import (
     add_force,
     add_launch_options,
@@ -210,7 +210,7 @@ def _run(args: argparse.Namespace, asked: LaunchRequest, foreground: Foreground 
     launch = noted(prepared.launch(allocation, os.environ, meeting, not args.dry_run))
     lacking = memory_warning(options, allocation.snapshot, allocation.devices, os.environ)
     if lacking is not None:
-        say(f"warning: {lacking}")
+        warn(lacking)
     if as_job:
         from gputui.jobs.start import detached
 
@@ -232,7 +232,7 @@ def _run(args: argparse.Namespace, asked: LaunchRequest, foreground: Foreground 
 def warn_elsewhere(asked: LaunchRequest) -> None:
     """Warn where the shown devices are not the devices that the command gets."""
     if elsewhere(asked.devices):
-        say("warning: not this machine's devices (--demo, --from, --root); the command starts anyway")
+        warn("not this machine's devices (--demo, --from, --root); the command starts anyway")
 
 
 def _become(launch: Launch, lease: Lease | None) -> NoReturn:

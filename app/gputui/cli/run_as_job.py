@@ -17,7 +17,7 @@ from gputui.allocating.allocation import Allocation
 from gputui.allocating.allocator import Allocator
 from gputui.allocating.named_source import named_source
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import DONE, opened, print_json, print_line, say
+from gputui.cli.common import DONE, opened, print_json, print_line, say, warn
 from gputui.cli.job_output import attached, say_how_to_come_back
 from gputui.cli.run_held import obey_input
 from gputui.inventory.formatting import devices_text
@@ -140,4 +140,4 @@ def write_devices(folder: str, launch: Launch, lease: Lease | None) -> None:
             write_limit(Path(folder), launch.time_limit)
             os.kill(supervisor.pid, signal.SIGIO)
     except OSError as error:
-        say(f"warning: the job's record cannot be written: {error.strerror}")
+        warn(f"the job's record cannot be written: {error.strerror}")

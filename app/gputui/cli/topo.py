@@ -7,16 +7,7 @@ from itertools import combinations
 
 from gputui.choosing.bandwidth import bandwidth, generation
 from gputui.choosing.tree import lines, links_in_words
-from gputui.cli.common import (
-    DONE,
-    Call,
-    Parser,
-    add_source_options,
-    opened,
-    print_json,
-    print_lines,
-    say,
-)
+from gputui.cli.common import DONE, Call, Parser, add_source_options, opened, print_json, print_lines, say
 from gputui.inventory.device import Device
 from gputui.inventory.document import TOPOLOGY
 from gputui.inventory.formatting import UNKNOWN, printable, short_name

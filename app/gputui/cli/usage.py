@@ -19,6 +19,7 @@ from gputui.cli.common import (
     print_json,
     print_lines,
     say,
+    warn,
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.inventory.columns import printed
@@ -87,7 +88,7 @@ def main(args: Call) -> int:
     rows = found.rows(args.by, None if args.json else MOST_ROWS)
     damaged = sorted(found.damaged.items())
     for day, why in damaged:
-        say(f"warning: usage of {day} cannot be read, at least in part: {why}")
+        warn(f"usage of {day} cannot be read, at least in part: {why}")
     if args.json:
         facts = [
             _ROW.write(each, peak_memory=each.peak or None, **(dict.fromkeys(_NAMES, "") | names))
@@ -140,4 +141,4 @@ def _up_to_the_end(film: Iterator[Snapshot]) -> Iterator[Snapshot]:
     try:
         yield from film
     except NoSourceError as error:
-        say(f"warning: {error}")
+        warn(error)
