@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 
 from gputui.checking.check import SECONDS, check
@@ -136,7 +135,7 @@ def _confinement(launch: Launch) -> Json:
     )
 
 
-def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple[Measured, Snapshot]:
+def _measured(args: Call, launch: Launch, report: Report) -> tuple[Measured, Snapshot]:
     """Return the measurement, and a snapshot of the box from just before it."""
     snapshot = _box(args, launch, Want.MONITOR | Want.TOPOLOGY)
     measured = measure(
@@ -160,7 +159,7 @@ def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple
     return measured, snapshot
 
 
-def _box(args: argparse.Namespace, launch: Launch, want: Want) -> Snapshot:
+def _box(args: Call, launch: Launch, want: Want) -> Snapshot:
     """Return the box with facts that a verdict does not need: the names of the devices, and their links."""
     with opened(args, cpu_only=not launch.devices) as source:
         return source.read(want)

@@ -52,6 +52,19 @@ class _WholeHelp(argparse.Action):
         parser.exit()
 
 
+class Call(argparse.Namespace):
+    """A call: the values of its options, and the words that they were read from.
+
+    subcommand  its name, "" for the screen
+    words       gputui's own words without the subcommand
+    argv        the command after `--`, None without a `--`
+    """
+
+    subcommand: str
+    words: Sequence[str]
+    argv: Sequence[str] | None
+
+
 class Parser(argparse.ArgumentParser):
     """argparse's parser, with one-line errors, without abbreviated options, and with a help in two depths.
 
@@ -109,6 +122,9 @@ class Parser(argparse.ArgumentParser):
         form.add_text(end or None)
         return form.format_help()
 
+    def parse_args(self, words: Sequence[str], call: Call | None = None) -> Call:  # type: ignore[override]
+        return super().parse_args(words, call or Call())
+
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         self._words = list(args or ())
         for word in self._words:
@@ -146,19 +162,6 @@ class Parser(argparse.ArgumentParser):
             if option in ("--hosts", "--on") and not other.startswith("-"):
                 return box.rstrip(","), other
         return None
-
-
-class Call(argparse.Namespace):
-    """A call: the values of its options, and the words that they were read from.
-
-    subcommand  its name, "" for the screen
-    words       gputui's own words without the subcommand
-    argv        the command after `--`, None without a `--`
-    """
-
-    subcommand: str
-    words: Sequence[str]
-    argv: Sequence[str] | None
 
 
 def parsed_by(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:
@@ -217,7 +220,7 @@ def add_source_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def elsewhere(args: argparse.Namespace | DeviceRequest) -> bool:
+def elsewhere(args: Call | DeviceRequest) -> bool:
     """Whether a call reads a box other than this machine."""
     return args.demo is not None or args.recording is not None or args.root is not None
 
@@ -241,7 +244,7 @@ def _box(name: str) -> str:
 
 
 @contextmanager
-def opened(args: argparse.Namespace | DeviceRequest, cpu_only: bool = False) -> Iterator[Source]:
+def opened(args: Call | DeviceRequest, cpu_only: bool = False) -> Iterator[Source]:
     """Open the source of a call, and close it at the end. `cpu_only`: no device is needed."""
     # Imported here: help and wrong calls need no source.
     from gputui.allocating.named_source import named_source, opened_in_time

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-
 from gputui.allocating.named_source import named_source
 from gputui.choosing.verdict import verdicts
 from gputui.cli.common import (
@@ -124,7 +122,7 @@ def main(args: Call) -> int:
     return DONE
 
 
-def _status_line(args: argparse.Namespace) -> int:
+def _status_line(args: Call) -> int:
     from gputui.cli.status_line import fields_of, status_line
 
     if args.details:
@@ -137,7 +135,7 @@ def _status_line(args: argparse.Namespace) -> int:
     return DONE
 
 
-def _follow(args: argparse.Namespace) -> int:
+def _follow(args: Call) -> int:
     from gputui.cli.ls_follow import INTERVAL, Changes, Documents, follow
 
     rules = own_settings().rules

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
 from gputui.allocating.settings import SettingsError
@@ -108,7 +107,7 @@ def main(args: Call) -> int:
     return DONE
 
 
-def _record_trees(args: argparse.Namespace) -> int:
+def _record_trees(args: Call) -> int:
     """Write an archive of the files that the readers read."""
     if args.demo is not None or args.recording is not None:
         raise WrongCallError("--trees packs a machine's files: this one's, or those below --root DIR")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Iterator
@@ -114,7 +113,7 @@ def main(args: Call) -> int:
     return DONE
 
 
-def _elsewhere(args: argparse.Namespace) -> Recorded:
+def _elsewhere(args: Call) -> Recorded:
     """Return the usage of a recording or a simulated box. Raise NoSourceError and WrongCallError."""
     if args.root is not None:
         raise WrongCallError("--root has the files of one moment, and no usage")
