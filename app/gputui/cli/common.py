@@ -225,16 +225,6 @@ def elsewhere(args: Call | DeviceRequest) -> bool:
     return args.demo is not None or args.recording is not None or args.root is not None
 
 
-def read_with_past(source: Source, want: Want) -> Snapshot:
-    """Read the box; of this machine, with what the kept timelines know about its users' idle devices."""
-    snapshot = source.read(want)
-    if source.label or not any(device.utilization == 0 and device.processes for device in snapshot.devices):
-        return snapshot
-    from gputui.timeline.keeper import with_kept_past
-
-    return with_kept_past(snapshot, os.environ)
-
-
 def _box(name: str) -> str:
     from gputui.sources.simulated.source import is_box, no_box
 
@@ -251,6 +241,22 @@ def opened(args: Call | DeviceRequest, cpu_only: bool = False) -> Iterator[Sourc
 
     with opened_in_time(named_source(args.demo, args.recording, args.root), cpu_only) as source:
         yield source
+
+
+def read(args: Call, want: Want) -> Snapshot:
+    """Read the box of a call once."""
+    with opened(args) as source:
+        return source.read(want)
+
+
+def read_with_past(args: Call, want: Want) -> Snapshot:
+    """The same; of this machine, with what the kept timelines know about its users' idle devices."""
+    snapshot = read(args, want)
+    if elsewhere(args) or not any(d.utilization == 0 and d.processes for d in snapshot.devices):
+        return snapshot
+    from gputui.timeline.keeper import with_kept_past
+
+    return with_kept_past(snapshot, os.environ)
 
 
 def own_settings() -> Settings:

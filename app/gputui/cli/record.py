@@ -16,8 +16,8 @@ from gputui.cli.common import (
     add_source_options,
     duration_type,
     elsewhere,
-    opened,
     own_settings,
+    read,
     say,
     warn,
     write_file,
@@ -92,8 +92,7 @@ def main(args: Call) -> int:
         return record_every(args, _rules(), anonymous if args.anonymous else None)
     if args.trees:
         return _record_trees(args)
-    with opened(args) as source:
-        snapshot = source.read(Want.ALL | Want.DETAILS | Want.HOST)
+    snapshot = read(args, Want.ALL | Want.DETAILS | Want.HOST)
     named = any(d.processes for d in snapshot.devices)
     if args.anonymous:
         snapshot = anonymous(snapshot)
