@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.allocating.request import Notice
-from gputui.cli.common import say, terminal_columns
+from gputui.cli.common import say, terminal_columns, warn
 from gputui.inventory.formatting import duration, printable
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _notify(message: str) -> None:
     try:
         words = settings(os.environ).notify
     except SettingsError as error:
-        say(f"warning: {error}")
+        warn(error)
         return
     if words:
         _start_unattended([word.replace("{message}", f"gputui: {message}") for word in words])
@@ -97,7 +97,7 @@ def _start_unattended(argv: Sequence[str]) -> None:
 
     program = shutil.which(argv[0])
     if program is None:
-        say(f"warning: the command of wait.notify cannot be started: {argv[0]}")
+        warn(f"the command of wait.notify cannot be started: {argv[0]}")
         return
     try:
         subprocess.run(
@@ -111,4 +111,4 @@ def _start_unattended(argv: Sequence[str]) -> None:
             check=False,
         )
     except (OSError, ValueError) as error:
-        say(f"warning: the command of wait.notify cannot be started: {argv[0]}: {error}")
+        warn(f"the command of wait.notify cannot be started: {argv[0]}: {error}")

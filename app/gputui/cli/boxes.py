@@ -7,7 +7,6 @@ name and below it the table that it prints. `ls` makes its tables here, from the
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import threading
@@ -129,7 +128,7 @@ def _lines(answer: Answer) -> _Told:
     return _Told(answer.alias, None, "\n".join((head, *lines, "")))
 
 
-def list_boxes(args: argparse.Namespace) -> int:
+def list_boxes(args: Call) -> int:
     """Run `gputui ls --hosts`: list the devices of each box, judged by our rules."""
     rules = own_settings().rules
     if args.follow:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 
 from gputui.checking.check import SECONDS, check
@@ -29,6 +28,7 @@ from gputui.cli.common import (
     print_json,
     print_lines,
     say,
+    warn,
     warn_elsewhere,
 )
 from gputui.cli.launch_call import add_launch_options, launch_of, launch_request
@@ -97,7 +97,7 @@ def main(args: Call) -> int:
         launch, _box(args, launch, Want.NAMES), given_environment(), python=args.python, seconds=args.timeout
     )
     if report.doubt:
-        say(f"warning: {report.doubt}")
+        warn(report.doubt)
     measured = _measured(args, launch, report) if args.bandwidth and report.seen else None
     if args.json:
         print_json(
@@ -135,7 +135,7 @@ def _confinement(launch: Launch) -> Json:
     )
 
 
-def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple[Measured, Snapshot]:
+def _measured(args: Call, launch: Launch, report: Report) -> tuple[Measured, Snapshot]:
     """Return the measurement, and a snapshot of the box from just before it."""
     snapshot = _box(args, launch, Want.MONITOR | Want.TOPOLOGY)
     measured = measure(
@@ -153,13 +153,13 @@ def _measured(args: argparse.Namespace, launch: Launch, report: Report) -> tuple
     if not elsewhere(args):
         refused = keep(os.environ, measured.pairs)
         if refused is not None:
-            say(f"warning: {printable(refused)}")
+            warn(printable(refused))
     for key, why in measured.skipped:
-        say(f"warning: {name_of(key, snapshot)} is not measured: {why} (--force measures it)")
+        warn(f"{name_of(key, snapshot)} is not measured: {why} (--force measures it)")
     return measured, snapshot
 
 
-def _box(args: argparse.Namespace, launch: Launch, want: Want) -> Snapshot:
+def _box(args: Call, launch: Launch, want: Want) -> Snapshot:
     """Return the box with facts that a verdict does not need: the names of the devices, and their links."""
     with opened(args, cpu_only=not launch.devices) as source:
         return source.read(want)

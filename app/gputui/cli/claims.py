@@ -23,6 +23,7 @@ from gputui.cli.common import (
     print_json,
     print_lines,
     say,
+    warn,
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.inventory.claim import Claim
@@ -101,10 +102,10 @@ def main(args: Call) -> int:
         names, keys = seen(os.environ, problems), None if unread else box.by_key
         found, odd = claims(os.environ, keys, names, problems)
         for each in odd:
-            say(f"warning: {each}")
+            warn(each)
         away = sum(each.uid != os.geteuid() and each.key not in keys for each in names.records) if keys else 0
         if away:
-            say(f"warning: ignored: {away} records of devices that are not on this machine")
+            warn(f"ignored: {away} records of devices that are not on this machine")
         if found and not unread:
             from gputui.allocating.claims.processes import ClaimProcesses
 

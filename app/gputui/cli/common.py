@@ -52,6 +52,19 @@ class _WholeHelp(argparse.Action):
         parser.exit()
 
 
+class Call(argparse.Namespace):
+    """A call: the values of its options, and the words that they were read from.
+
+    subcommand  its name, "" for the screen
+    words       gputui's own words without the subcommand
+    argv        the command after `--`, None without a `--`
+    """
+
+    subcommand: str
+    words: Sequence[str]
+    argv: Sequence[str] | None
+
+
 class Parser(argparse.ArgumentParser):
     """argparse's parser, with one-line errors, without abbreviated options, and with a help in two depths.
 
@@ -109,6 +122,9 @@ class Parser(argparse.ArgumentParser):
         form.add_text(end or None)
         return form.format_help()
 
+    def parse_args(self, words: Sequence[str], call: Call | None = None) -> Call:  # type: ignore[override]
+        return super().parse_args(words, call or Call())
+
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         self._words = list(args or ())
         for word in self._words:
@@ -146,19 +162,6 @@ class Parser(argparse.ArgumentParser):
             if option in ("--hosts", "--on") and not other.startswith("-"):
                 return box.rstrip(","), other
         return None
-
-
-class Call(argparse.Namespace):
-    """A call: the values of its options, and the words that they were read from.
-
-    subcommand  its name, "" for the screen
-    words       gputui's own words without the subcommand
-    argv        the command after `--`, None without a `--`
-    """
-
-    subcommand: str
-    words: Sequence[str]
-    argv: Sequence[str] | None
 
 
 def parsed_by(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:
@@ -217,26 +220,16 @@ def add_source_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def elsewhere(args: argparse.Namespace | DeviceRequest) -> bool:
+def elsewhere(args: Call | DeviceRequest) -> bool:
     """Whether a call reads a box other than this machine."""
     return args.demo is not None or args.recording is not None or args.root is not None
 
 
-def warn_elsewhere(args: argparse.Namespace | DeviceRequest, then: str = "") -> None:
+def warn_elsewhere(args: Call | DeviceRequest, then: str = "") -> None:
     """Warn where the shown devices are not the devices that a command gets, and of the consequence."""
     if elsewhere(args):
         whose = "not this machine's (--from, --root)" if args.demo is None else "simulated (--demo)"
-        say(f"warning: the devices are {whose}{then}")
-
-
-def read_with_past(source: Source, want: Want) -> Snapshot:
-    """Read the box; of this machine, with what the kept timelines know about its users' idle devices."""
-    snapshot = source.read(want)
-    if source.label or not any(device.utilization == 0 and device.processes for device in snapshot.devices):
-        return snapshot
-    from gputui.timeline.keeper import with_kept_past
-
-    return with_kept_past(snapshot, os.environ)
+        warn(f"the devices are {whose}{then}")
 
 
 def _box(name: str) -> str:
@@ -248,13 +241,29 @@ def _box(name: str) -> str:
 
 
 @contextmanager
-def opened(args: argparse.Namespace | DeviceRequest, cpu_only: bool = False) -> Iterator[Source]:
+def opened(args: Call | DeviceRequest, cpu_only: bool = False) -> Iterator[Source]:
     """Open the source of a call, and close it at the end. `cpu_only`: no device is needed."""
     # Imported here: help and wrong calls need no source.
     from gputui.allocating.named_source import named_source, opened_in_time
 
     with opened_in_time(named_source(args.demo, args.recording, args.root), cpu_only) as source:
         yield source
+
+
+def read(args: Call, want: Want) -> Snapshot:
+    """Read the box of a call once."""
+    with opened(args) as source:
+        return source.read(want)
+
+
+def read_with_past(args: Call, want: Want) -> Snapshot:
+    """The same; of this machine, with what the kept timelines know about its users' idle devices."""
+    snapshot = read(args, want)
+    if elsewhere(args) or not any(d.utilization == 0 and d.processes for d in snapshot.devices):
+        return snapshot
+    from gputui.timeline.keeper import with_kept_past
+
+    return with_kept_past(snapshot, os.environ)
 
 
 def own_settings() -> Settings:
@@ -273,6 +282,11 @@ def say(message: str) -> None:
     with contextlib.suppress(OSError):
         # A message that cannot be written does not change the outcome of a call.
         print(printable(f"gputui: {message}"), file=sys.stderr, flush=True)
+
+
+def warn(message: object) -> None:
+    """Print a warning as `say` does."""
+    say(f"warning: {message}")
 
 
 def print_json(document: Mapping[str, Any]) -> None:

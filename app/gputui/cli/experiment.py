@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import sys
@@ -27,6 +26,7 @@ from gputui.cli.common import (
     print_line,
     print_lines,
     say,
+    warn,
     warn_elsewhere,
 )
 from gputui.cli.experiment_call import Prepared, parsed, prepared
@@ -78,7 +78,7 @@ def main(kind: Kind, args: Call) -> int:
 # Recorded experiments
 
 
-def _kept(kind: Kind, args: argparse.Namespace) -> int:
+def _kept(kind: Kind, args: Call) -> int:
     if args.list:
         return _list(kind, args)
     found = store.find(kind, args.forget if args.show is None else args.show, os.environ)
@@ -97,10 +97,10 @@ def _readable(kind: Kind, found: Experiment | Unreadable) -> Experiment:
     return found
 
 
-def _list(kind: Kind, args: argparse.Namespace) -> int:
+def _list(kind: Kind, args: Call) -> int:
     known = store.kept(os.environ, None, kind)
     for each in known.unreadable:
-        say(f"warning: {store.cannot_read(kind, each)}")
+        warn(store.cannot_read(kind, each))
     if args.csv:
         raise WrongCallError(f"--csv is for one {kind}: --show ID --csv")
     found = with_outcomes(known.records, lambda: stored(os.environ))
@@ -115,7 +115,7 @@ def _list(kind: Kind, args: argparse.Namespace) -> int:
     return DONE
 
 
-def _print(found: Experiment, args: argparse.Namespace) -> None:
+def _print(found: Experiment, args: Call) -> None:
     if args.json:
         print_json(document(found))
     elif args.csv:
@@ -155,7 +155,7 @@ def enter(directory: str) -> None:
         raise JobError(f"cannot change to {directory!r}: {error.strerror}") from None
 
 
-def start(args: argparse.Namespace, request: ExperimentRequest, found: Experiment | None = None) -> int:
+def start(args: Call, request: ExperimentRequest, found: Experiment | None = None) -> int:
     """Start an experiment, or resume the recorded one: here, or as a job."""
     # Each sentence is printed once, even if it applies to several variants.
     tell = cache(say)
@@ -181,7 +181,7 @@ def start(args: argparse.Namespace, request: ExperimentRequest, found: Experimen
             allocation.release()
 
 
-def _dry_run(call: Prepared, allocation: Allocation | None, args: argparse.Namespace) -> int:
+def _dry_run(call: Prepared, allocation: Allocation | None, args: Call) -> int:
     labels = [variant.label for variant, _ in call.planned]
     found = list(zip(labels, _launches(call, allocation, prove=False), strict=True))
     if args.json:
@@ -213,7 +213,7 @@ def new_experiment(request: ExperimentRequest, call: Prepared) -> Experiment:
     )
 
 
-def _detached(found: Experiment, request: ExperimentRequest, args: argparse.Namespace) -> int:
+def _detached(found: Experiment, request: ExperimentRequest, args: Call) -> int:
     """Start a job that runs the recorded experiment."""
     environ = given_environment()
     environ.pop(FOLDER, None)
@@ -293,7 +293,7 @@ def _run(
     request: ExperimentRequest,
     experiment: Experiment,
     allocation: Allocation | None,
-    args: argparse.Namespace,
+    args: Call,
     tell: Callable[[str], None],
 ) -> int:
     environ = given_environment()
@@ -341,7 +341,7 @@ class _Progress(AllocationListener):
     """Keeps the record of a running experiment, and reports on stderr: each warning and note once, as
     many tasks have the same."""
 
-    def __init__(self, tell: Callable[[str], None], args: argparse.Namespace) -> None:
+    def __init__(self, tell: Callable[[str], None], args: Call) -> None:
         super().__init__(args.why, tell)
         self._quiet = args.quiet
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import functools
 import os
 import re
@@ -14,7 +13,7 @@ from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.errors import RequestError
 from gputui.allocating.request import Request
 from gputui.choosing.named_devices import NONE, entries_of
-from gputui.cli.common import INTERNAL, Parser, WrongCallError, duration_type, number_type, parsed_by
+from gputui.cli.common import INTERNAL, Call, Parser, WrongCallError, duration_type, number_type, parsed_by
 from gputui.cli.launch_call import (
     add_force,
     add_launch_options,
@@ -205,7 +204,7 @@ def _add_how(made: Parser, kind: Kind) -> None:
 
 def parsed(
     kind: Kind, words: Sequence[str], command: Sequence[str] | None, base: ExperimentRequest | None = None
-) -> tuple[argparse.Namespace, ExperimentRequest]:
+) -> tuple[Call, ExperimentRequest]:
     """Parse a call: its options, and the experiment that it asks for. They override those of `base`, unless
     the call has a command or tasks of its own. Raises WrongCallError."""
     made = parser(kind)
@@ -225,7 +224,7 @@ def parsed(
     return args, _request(kind, args, command or (), _tasks_of_file(args.from_file) if args.from_file else ())
 
 
-def _as_given(request: ExperimentRequest) -> argparse.Namespace:
+def _as_given(request: ExperimentRequest) -> Call:
     """The parsed call that asks for the same experiment and gives nothing else."""
     given = as_given(request.launch)
     given.vary, given.left_out = list(request.axes), list(request.left_out)
@@ -235,7 +234,7 @@ def _as_given(request: ExperimentRequest) -> argparse.Namespace:
 
 
 def _request(
-    kind: Kind, args: argparse.Namespace, command: Sequence[str], tasks: tuple[tuple[str, ...], ...]
+    kind: Kind, args: Call, command: Sequence[str], tasks: tuple[tuple[str, ...], ...]
 ) -> ExperimentRequest:
     if args.less and args.metric is None:
         raise WrongCallError("--less needs --metric")
@@ -248,7 +247,7 @@ def _request(
     return ExperimentRequest(kind, launch, tasks, tuple(args.vary), tuple(args.left_out), **own)
 
 
-def _varies_devices(args: argparse.Namespace) -> bool:
+def _varies_devices(args: Call) -> bool:
     return any(axis.kind in ("n", "gpus") for axis in args.vary)
 
 

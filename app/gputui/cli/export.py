@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import sys
@@ -73,7 +72,7 @@ def main(args: Call) -> int:
     return DONE
 
 
-def _options(args: argparse.Namespace) -> ExportOptions:
+def _options(args: Call) -> ExportOptions:
     """Return the options for the form. Raises WrongCallError for an option that the form does not have."""
     given = {name: getattr(args, name) for name in ("image", "name")}
     given = {name: value for name, value in given.items() if value is not None}

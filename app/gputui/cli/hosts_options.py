@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gputui.cli.common import WrongCallError, own_settings
+from gputui.cli.common import Call, WrongCallError, own_settings
 from gputui.sources.hosts.alias import ALL, alias
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def all_boxes() -> tuple[str, ...]:
     return boxes
 
 
-def boxes_of(args: argparse.Namespace) -> tuple[str, ...]:
+def boxes_of(args: Call) -> tuple[str, ...]:
     """Return the boxes of a call with `--hosts`. Raises WrongCallError."""
     if any(getattr(args, name, None) is not None for name in ("demo", "recording", "root")):
         raise WrongCallError("--demo, --from and --root cannot be used with --hosts, which shows other boxes")

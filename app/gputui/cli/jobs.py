@@ -23,6 +23,7 @@ from gputui.cli.common import (
     print_line,
     print_lines,
     say,
+    warn,
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.job_output import NOT_KNOWN, attached, status_of, write
@@ -184,7 +185,7 @@ def main(args: Call) -> int:
     return _ACTIONS[args.action](args, jobs)
 
 
-def _of_demo(args: argparse.Namespace) -> tuple[Job, ...]:
+def _of_demo(args: Call) -> tuple[Job, ...]:
     """Return the jobs of the simulated box itself, where they are only looked at. Raise JobError where
     another action is meant for one."""
     with opened_in_time(named_source(args.demo, None)) as source:
@@ -196,9 +197,9 @@ def _of_demo(args: argparse.Namespace) -> tuple[Job, ...]:
     return ()
 
 
-def _list(args: argparse.Namespace, jobs: Stored) -> int:
+def _list(args: Call, jobs: Stored) -> int:
     for one in jobs.unreadable:
-        say(f"warning: {cannot_read(one)}")
+        warn(cannot_read(one))
     box = _box(jobs.jobs, args.demo)
     if args.json:
         from gputui.cli.jobs_text import document
@@ -246,7 +247,7 @@ def _uses(box: Snapshot) -> dict[str, ClaimedUse]:
     return {use.job: use for use in claimed_uses(box) if use.job is not None and use.own}
 
 
-def _log(args: argparse.Namespace, jobs: Stored) -> int:
+def _log(args: Call, jobs: Stored) -> int:
     job = readable_job(args.id, jobs, newest=True)
     example = job.folder == NOWHERE
     if args.plain or args.json or example:
@@ -277,12 +278,12 @@ def _log(args: argparse.Namespace, jobs: Stored) -> int:
     return DONE
 
 
-def _attach(args: argparse.Namespace, jobs: Stored) -> int:
+def _attach(args: Call, jobs: Stored) -> int:
     with Foreground() as foreground:
         return attached(readable_job(args.id, jobs, newest=True), foreground)
 
 
-def _wait(args: argparse.Namespace, jobs: Stored) -> int:
+def _wait(args: Call, jobs: Stored) -> int:
     job = readable_job(args.id, jobs, newest=True)
     status = status_of(job)
     if args.json:
@@ -297,7 +298,7 @@ def _print_job(job: Job) -> None:
     print_json(job_document(told, _uses(_box([job])).get(job.id)))
 
 
-def _stop(args: argparse.Namespace, jobs: Stored) -> int:
+def _stop(args: Call, jobs: Stored) -> int:
     import signal
 
     from gputui.jobs.stop import GRACE, stop
@@ -321,7 +322,7 @@ def _stop(args: argparse.Namespace, jobs: Stored) -> int:
     return status
 
 
-def _print_jobs(args: argparse.Namespace, about: Sequence[Job | Unreadable]) -> None:
+def _print_jobs(args: Call, about: Sequence[Job | Unreadable]) -> None:
     """Print the jobs that an action was about, with `--json`."""
     if args.json:
         from gputui.cli.jobs_text import document
@@ -337,7 +338,7 @@ def _stray(box: Snapshot) -> dict[str, str]:
     return {id: claimed_and_runs_on(use, box) for id, use in _uses(box).items() if use.differs}
 
 
-def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
+def _rerun(args: Call, jobs: Stored) -> int:
     from gputui.cli import run
     from gputui.cli.launch_call import as_given
 
@@ -365,7 +366,7 @@ def _rerun(args: argparse.Namespace, jobs: Stored) -> int:
     return run.start(args, request.options.command)
 
 
-def _show(args: argparse.Namespace, jobs: Stored) -> int:
+def _show(args: Call, jobs: Stored) -> int:
     job = readable_job(args.id, jobs, newest=True)
     if args.command:
         call = job.argv
@@ -391,7 +392,7 @@ def _show(args: argparse.Namespace, jobs: Stored) -> int:
     return DONE
 
 
-def _forget(args: argparse.Namespace, jobs: Stored) -> int:
+def _forget(args: Call, jobs: Stored) -> int:
     if bool(args.ids) == args.all_ended:
         raise WrongCallError("forget needs the ids of jobs, or --all-ended")
     ended = [job for job in jobs.jobs if job.over]
@@ -403,7 +404,7 @@ def _forget(args: argparse.Namespace, jobs: Stored) -> int:
     return DONE
 
 
-_ACTIONS: dict[str | None, Callable[[argparse.Namespace, Stored], int]] = {
+_ACTIONS: dict[str | None, Callable[[Call, Stored], int]] = {
     None: _list,
     "list": _list,
     "log": _log,

@@ -15,6 +15,7 @@ from gputui.allocating.errors import NotEnoughError
 from gputui.allocating.request import Request
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.cli.common import (
+    Call,
     WrongCallError,
     add_source_options,
     elsewhere,
@@ -24,6 +25,7 @@ from gputui.cli.common import (
     print_json,
     print_line,
     say,
+    warn,
 )
 from gputui.cli.request_options import AUTO, DESTINATIONS, add_request_options, count, device_request
 from gputui.inventory.light_dataclasses import fields, replace
@@ -108,7 +110,7 @@ def _threads(text: str) -> int | str:
     return NEAR if text == NEAR else count(text)
 
 
-def launch_request(args: argparse.Namespace, command: Sequence[str]) -> LaunchRequest:
+def launch_request(args: Call, command: Sequence[str]) -> LaunchRequest:
     """The launch request of a call.
 
     With `--saved` it is the saved launch, overridden by the other options of the call. Raises WrongCallError.
@@ -143,12 +145,12 @@ def check_machines(options: LaunchOptions, placed: bool = False, together: bool 
         raise WrongCallError(f"--nodes {options.nodes} needs --rendezvous HOST, the first of the machines")
 
 
-def model_request(args: argparse.Namespace) -> ModelRequest:
+def model_request(args: Call) -> ModelRequest:
     """The options of a call about the model to train."""
     return ModelRequest(**{each.name: getattr(args, each.name) for each in fields(ModelRequest)})
 
 
-def as_given(request: LaunchRequest) -> argparse.Namespace:
+def as_given(request: LaunchRequest) -> Call:
     """The parsed call that asks for the same request and gives nothing else."""
     options = {name: getattr(request.options, name) for name in table()}
     options["python"] = request.python_in_call
@@ -159,10 +161,10 @@ def as_given(request: LaunchRequest) -> argparse.Namespace:
     devices["ignore_user"] = list(request.devices.ignore_user)
     env, near = list(request.options.additions), NEAR if request.near else None
     jobs = {"after": request.after, "after_ok": request.after_ok}
-    return argparse.Namespace(**devices, **options, **model, **jobs, env=env, threads=near)
+    return Call(**devices, **options, **model, **jobs, env=env, threads=near)
 
 
-def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[str, str]]) -> LaunchOptions:
+def _saved(args: Call, argv: Sequence[str], given: Sequence[tuple[str, str]]) -> LaunchOptions:
     """The options of the launch that `--saved` names. Its number of devices applies unless the call gives
     devices."""
     from gputui.launching.history import again, find_launch, missing
@@ -179,7 +181,7 @@ def _saved(args: argparse.Namespace, argv: Sequence[str], given: Sequence[tuple[
         args.n, args.gpus = saved.count or None, None if saved.count else "none"
     lacks = missing(saved, {**os.environ, **dict(given)})
     if lacks:
-        say(f"warning: {lacks}")
+        warn(lacks)
     return again(saved)
 
 
@@ -194,7 +196,7 @@ def remember_typed(options: LaunchOptions, count: int) -> None:
 
     not_kept = remember(os.environ, options, count, time.time())
     if not_kept:
-        say(f"warning: {not_kept}")
+        warn(not_kept)
 
 
 def launch_of(asked: LaunchRequest, confine: Confine = "never") -> Launch:

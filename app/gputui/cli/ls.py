@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-
 from gputui.allocating.named_source import named_source
 from gputui.choosing.verdict import verdicts
 from gputui.cli.common import (
@@ -13,11 +11,11 @@ from gputui.cli.common import (
     WrongCallError,
     add_source_options,
     duration_type,
-    opened,
     output_width,
     own_settings,
     print_line,
     print_lines,
+    read,
     read_with_past,
 )
 from gputui.cli.hosts_options import add_hosts_option
@@ -105,10 +103,9 @@ def main(args: Call) -> int:
         return _follow(args)
     if args.format is not None:
         return _status_line(args)
-    with opened(args) as source:
-        # The host's memory is that of a device without its own.
-        want = Want.ALL | Want.HOST | (Want.DETAILS if args.details else Want(0))
-        snapshot = read_with_past(source, want)
+    # The host's memory is that of a device without its own.
+    want = Want.ALL | Want.HOST | (Want.DETAILS if args.details else Want(0))
+    snapshot = read_with_past(args, want)
     judged = verdicts(snapshot, own_settings().rules)
     if args.json:
         more = {} if args.ray is None else {"ray": ray_document(ray, snapshot, judged)}
@@ -124,20 +121,19 @@ def main(args: Call) -> int:
     return DONE
 
 
-def _status_line(args: argparse.Namespace) -> int:
+def _status_line(args: Call) -> int:
     from gputui.cli.status_line import fields_of, status_line
 
     if args.details:
         raise WrongCallError("--details is for the table and JSON")
     fields_of(args.format)
     # A status bar calls this every few seconds, and it needs neither links nor the CPUs near each device.
-    with opened(args) as source:
-        snapshot = source.read(Want.MONITOR | Want.MODES | Want.QUEUE | Want.HOST)
+    snapshot = read(args, Want.MONITOR | Want.MODES | Want.QUEUE | Want.HOST)
     print_line(status_line(args.format, snapshot, verdicts(snapshot, own_settings().rules)))
     return DONE
 
 
-def _follow(args: argparse.Namespace) -> int:
+def _follow(args: Call) -> int:
     from gputui.cli.ls_follow import INTERVAL, Changes, Documents, follow
 
     rules = own_settings().rules

@@ -81,7 +81,7 @@ def main(args: Call) -> int:
     return DONE
 
 
-def _texts(source: Source, args: argparse.Namespace) -> Callable[[], str]:
+def _texts(source: Source, args: Call) -> Callable[[], str]:
     """Return the function that reads the box and returns its metrics as text."""
     rules = own_settings().rules
     named = os.environ.get(VARIABLE)

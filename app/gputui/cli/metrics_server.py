@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any
 from urllib.parse import urlsplit
 
-from gputui.cli.common import WrongCallError, say
+from gputui.cli.common import WrongCallError, say, warn
 from gputui.sources.source import NoSourceError
 
 FRESH = 1.0
@@ -215,7 +215,7 @@ def serve(address: tuple[str, int], text: Callable[[], str]) -> int:
         shown = f"[{host}]" if ":" in host else host
         say(f"serving http://{shown}:{server.server_address[1]}/metrics")
         if not ipaddress.ip_address(host).is_loopback:
-            say("warning: other machines can read this, user names included, without a password")
+            warn("other machines can read this, user names included, without a password")
         _until_ctrl_c(server)
     return 0
 

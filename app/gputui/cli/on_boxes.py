@@ -8,7 +8,6 @@ address.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import ipaddress
 import json
@@ -33,6 +32,7 @@ from gputui.cli.common import (
     DONE,
     NO_SOURCE,
     NOT_ENOUGH,
+    Call,
     WrongCallError,
     elsewhere,
     print_json,
@@ -67,7 +67,7 @@ _LEAVES = 3
 _LEAVES_WITHIN = 2.0
 
 
-def run_on(args: argparse.Namespace, asked: LaunchRequest) -> int:
+def run_on(args: Call, asked: LaunchRequest) -> int:
     """Start the command on the boxes of `--on`. Returns the command's own status, of several boxes the first
     that is not 0; 3 where a box cannot be reached, 4 where a box has too few devices, 255 where a connection
     is lost on the way (the job keeps running)."""
@@ -104,7 +104,7 @@ def run_on(args: argparse.Namespace, asked: LaunchRequest) -> int:
 class _Call:
     """A `run` call for a box. With `own_directory`, the box refuses a directory that others can change."""
 
-    args: argparse.Namespace
+    args: Call
     asked: LaunchRequest
     own_directory: bool = False
 
@@ -190,7 +190,7 @@ def _on_the_best(call: _Call) -> int:
     return _followed(answer, args, how)
 
 
-def _followed(answer: Answer, args: argparse.Namespace, how: Way) -> int:
+def _followed(answer: Answer, args: Call, how: Way) -> int:
     """Print a dry run, or follow the job that a call has started, unless it is detached. Returns the
     status."""
     if answer.status is None or (args.detach and not args.dry_run):
@@ -504,7 +504,7 @@ def _check(asked: LaunchRequest, counts: Mapping[str, int | None], said: bool) -
         raise WrongCallError("only torchrun starts another number of processes on each box: give one -n")
 
 
-def _together(args: argparse.Namespace, calls: Mapping[str, _Call]) -> int:
+def _together(args: Call, calls: Mapping[str, _Call]) -> int:
     """Start the command on all these boxes, or on none. Raises ValueError for words that cannot be sent."""
     how, unwanted = way(), threading.Event()
     # A dry run also prints the launch line of a job.
@@ -590,7 +590,7 @@ def _place(boxes: Sequence[_Box]) -> str:
     return f"[{first.address}]:{first.port}" if ":" in first.address else f"{first.address}:{first.port}"
 
 
-def _started(args: argparse.Namespace, boxes: Sequence[_Box], place: str, how: Way) -> int:
+def _started(args: Call, boxes: Sequence[_Box], place: str, how: Way) -> int:
     """Tell all boxes to start, and follow them. Returns the status."""
     meeting = f"gputui{secrets.token_hex(4)}"
     for rank, box in enumerate(boxes):

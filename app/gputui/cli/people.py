@@ -16,7 +16,6 @@ from gputui.cli.common import (
     Call,
     Parser,
     add_source_options,
-    opened,
     own_settings,
     print_json,
     print_lines,
@@ -62,8 +61,7 @@ def parser() -> Parser:
 
 def main(args: Call) -> int:
     rules = own_settings().rules
-    with opened(args) as source:
-        snapshot = read_with_past(source, Want.ALL & ~Want.WIRING)
+    snapshot = read_with_past(args, Want.ALL & ~Want.WIRING)
     found = people(snapshot, known_idle(snapshot), rules.idle)
     judged = verdicts(snapshot, rules)
     held = of_nobody(snapshot, judged, found)

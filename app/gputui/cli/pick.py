@@ -6,15 +6,7 @@ import os
 
 from gputui.allocating.allocate import allocate
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import (
-    DONE,
-    Call,
-    Parser,
-    add_source_options,
-    opened,
-    own_settings,
-    print_json,
-)
+from gputui.cli.common import DONE, Call, Parser, add_source_options, opened, own_settings, print_json
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.request_options import add_request_options, add_wait_option, device_request
 from gputui.sources.source import Want

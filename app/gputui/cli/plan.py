@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -24,6 +23,7 @@ from gputui.cli.common import (
     print_json,
     print_line,
     say,
+    warn,
 )
 from gputui.cli.hosts_options import add_hosts_option, without_options
 from gputui.cli.launch_call import add_launch_options, launch_request, noted, print_launch
@@ -220,7 +220,7 @@ def noticed(made: Plan, found: PlannedDevices, count: DeviceCount | None = None)
     return replace(made, notices=(*_notices(found, count, len(found.devices)), *made.notices))
 
 
-def _check_options(args: argparse.Namespace) -> None:
+def _check_options(args: Call) -> None:
     """Raise WrongCallError for options of a launch that a plan would ignore."""
     if args.processes is not None or args.rendezvous is not None:
         raise WrongCallError(
@@ -241,7 +241,7 @@ def _notices(found: PlannedDevices, count: DeviceCount | None, planned: int) -> 
         yield f"{of}: planned as if they were empty"
 
 
-def _starting(args: argparse.Namespace, words: Sequence[str], command: Sequence[str], made: Plan) -> str:
+def _starting(args: Call, words: Sequence[str], command: Sequence[str], made: Plan) -> str:
     """The call that starts the command as the plan says, for a shell: "" for a plan of several machines.
 
     A server gets as many devices as it needs; a training gets the files of its strategy.
@@ -275,7 +275,7 @@ def _measured(name: str) -> Rates:
 
 
 def _use(
-    args: argparse.Namespace,
+    args: Call,
     options: LaunchOptions,
     made: Plan,
     found: PlannedDevices,
@@ -305,7 +305,7 @@ def _use(
     if launch.refusal is not None:
         raise WrongCallError(launch.refusal)
     if not row.fits:
-        say(f"warning: {row.name}: {row.outcome}")
+        warn(f"{row.name}: {row.outcome}")
     for path in written:
         say(f"wrote {path}")
     for note in (*ready.notes, *_notices(found, count, row.strategy.devices)):
@@ -328,9 +328,7 @@ def _row(made: Plan, name: str) -> Row:
     return row
 
 
-def _prove(
-    args: argparse.Namespace, options: LaunchOptions, subject: Subject, made: Plan, found: PlannedDevices
-) -> int:
+def _prove(args: Call, options: LaunchOptions, subject: Subject, made: Plan, found: PlannedDevices) -> int:
     """Show the model as the training's own Python reports it; status 5 where it counts other parameters."""
     from gputui.checking.check import SECONDS
     from gputui.checking.plan_proof import differences, estimated, prove
@@ -372,6 +370,6 @@ def _prove(
     for remark in proof.remarks:
         say(f"note: {remark}")
     for problem in proof.problems:
-        say(f"warning: {problem}")
+        warn(problem)
     miscounted = any(each.what == "parameters" and each.share for each in compared)
     return CHECK_FAILED if proof.problems or miscounted else DONE

@@ -17,10 +17,10 @@ from gputui.cli.common import (
     Parser,
     add_source_options,
     elsewhere,
-    opened,
     own_settings,
     print_json,
     print_lines,
+    read,
     read_with_past,
     say,
 )
@@ -62,8 +62,7 @@ def main(args: Call) -> int:
     want = Want.NAMES | Want.QUEUE if args.json else Want.ALL & ~Want.WIRING
     unread = None
     try:
-        with opened(args) as source:
-            snapshot = source.read(want) if args.json else read_with_past(source, want)
+        snapshot = read(args, want) if args.json else read_with_past(args, want)
     except NoSourceError as error:
         if elsewhere(args):
             raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
 from gputui.allocating.settings import SettingsError
@@ -17,9 +16,10 @@ from gputui.cli.common import (
     add_source_options,
     duration_type,
     elsewhere,
-    opened,
     own_settings,
+    read,
     say,
+    warn,
     write_file,
 )
 from gputui.cli.ls_text import document_text
@@ -92,8 +92,7 @@ def main(args: Call) -> int:
         return record_every(args, _rules(), anonymous if args.anonymous else None)
     if args.trees:
         return _record_trees(args)
-    with opened(args) as source:
-        snapshot = source.read(Want.ALL | Want.DETAILS | Want.HOST)
+    snapshot = read(args, Want.ALL | Want.DETAILS | Want.HOST)
     named = any(d.processes for d in snapshot.devices)
     if args.anonymous:
         snapshot = anonymous(snapshot)
@@ -107,7 +106,7 @@ def main(args: Call) -> int:
     return DONE
 
 
-def _record_trees(args: argparse.Namespace) -> int:
+def _record_trees(args: Call) -> int:
     """Write an archive of the files that the readers read."""
     if args.demo is not None or args.recording is not None:
         raise WrongCallError("--trees packs a machine's files: this one's, or those below --root DIR")
@@ -134,7 +133,7 @@ def _rules() -> Rules:
     try:
         return own_settings().rules
     except SettingsError as error:
-        say(f"warning: {error}; the default rules are used")
+        warn(f"{error}; the default rules are used")
         return DEFAULT_RULES
 
 

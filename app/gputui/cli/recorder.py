@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -19,7 +18,7 @@ from gputui.choosing.claimed_use import claimed_uses
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import for_document
-from gputui.cli.common import DONE, WrongCallError, say
+from gputui.cli.common import DONE, Call, WrongCallError, say
 from gputui.inventory.device import Device
 from gputui.inventory.document import to_document
 from gputui.inventory.readings import HEAD, rows
@@ -39,9 +38,7 @@ UNUSED = 10
 too."""
 
 
-def record_every(
-    args: argparse.Namespace, rules: Rules, change: Callable[[Snapshot], Snapshot] | None
-) -> int:
+def record_every(args: Call, rules: Rules, change: Callable[[Snapshot], Snapshot] | None) -> int:
     """Write one reading after another, until Ctrl-C. Raise NoSourceError and WrongCallError."""
     table = args.file.endswith(".csv")
     with _output(args.file) as stream, contextlib.suppress(KeyboardInterrupt):

@@ -9,7 +9,7 @@ from gputui.allocating.device_request import DeviceRequest
 from gputui.choosing.grouping import parse
 from gputui.choosing.named_devices import could_name, no_name
 from gputui.choosing.order import ORDERS
-from gputui.cli.common import duration_type, number_type, parsed_by
+from gputui.cli.common import Call, duration_type, number_type, parsed_by
 from gputui.inventory.formatting import read_size
 from gputui.inventory.light_dataclasses import fields
 
@@ -165,7 +165,7 @@ DESTINATIONS = {"count": "n", "names": "gpus", "explain": "why"}
 """The argparse names of the options that differ from the fields of a device request."""
 
 
-def device_request(args: argparse.Namespace) -> DeviceRequest:
+def device_request(args: Call) -> DeviceRequest:
     """The device request of a call."""
     said = {each.name: getattr(args, DESTINATIONS.get(each.name, each.name), None) for each in _FIELDS}
     if said["count"] == AUTO:

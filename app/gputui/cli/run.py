@@ -7,13 +7,12 @@ imported on demand: they take 20 ms and more, and becoming a command needs none 
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from gputui.cli.become import become
-from gputui.cli.common import DONE, INTERNAL, Call, Parser, WrongCallError, say, warn_elsewhere
+from gputui.cli.common import DONE, INTERNAL, Call, Parser, WrongCallError, say, warn, warn_elsewhere
 from gputui.cli.launch_call import (
     add_force,
     add_launch_options,
@@ -123,7 +122,7 @@ def main(args: Call) -> int:
         raise WrongCallError(f"unrecognized arguments: --request: {error}") from None
 
 
-def start(args: argparse.Namespace, command: Sequence[str], asked: LaunchRequest | None = None) -> int:
+def start(args: Call, command: Sequence[str], asked: LaunchRequest | None = None) -> int:
     """Start the command with the launch options of the call, or the launch request `asked` instead: here, as
     a job, on another box or through Slurm, as the options say."""
     if asked is None and not command and args.saved is None:
@@ -167,7 +166,7 @@ def start(args: argparse.Namespace, command: Sequence[str], asked: LaunchRequest
     return _run(args, asked, None)
 
 
-def _run(args: argparse.Namespace, asked: LaunchRequest, foreground: Foreground | None) -> int:
+def _run(args: Call, asked: LaunchRequest, foreground: Foreground | None) -> int:
     """Run the call on this machine. With `foreground` it starts a job and follows it there."""
     as_job = args.detach or foreground is not None
     directory = asked.options.directory
@@ -210,7 +209,7 @@ def _run(args: argparse.Namespace, asked: LaunchRequest, foreground: Foreground 
     launch = noted(prepared.launch(allocation, os.environ, meeting, not args.dry_run))
     lacking = memory_warning(options, allocation.snapshot, allocation.devices, os.environ)
     if lacking is not None:
-        say(f"warning: {lacking}")
+        warn(lacking)
     if as_job:
         from gputui.jobs.start import detached
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import signal
@@ -17,7 +16,7 @@ from gputui.allocating.allocation import Allocation
 from gputui.allocating.allocator import Allocator
 from gputui.allocating.named_source import named_source
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import DONE, opened, print_json, print_line, say
+from gputui.cli.common import DONE, Call, opened, print_json, print_line, say, warn
 from gputui.cli.job_output import attached, say_how_to_come_back
 from gputui.cli.run_held import obey_input
 from gputui.inventory.formatting import devices_text
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
 
 
-def queue(args: argparse.Namespace, prepared: PreparedLaunch, foreground: Foreground | None) -> int:
+def queue(args: Call, prepared: PreparedLaunch, foreground: Foreground | None) -> int:
     """Start a job that waits in line and then becomes the command."""
     request, approve = prepared.request, prepared.approve(os.environ)
     count, asked = request.size, prepared.asked
@@ -69,7 +68,7 @@ def queue(args: argparse.Namespace, prepared: PreparedLaunch, foreground: Foregr
 def start_with(
     allocation: Allocation,
     launch: Launch,
-    args: argparse.Namespace,
+    args: Call,
     asked: LaunchRequest,
     foreground: Foreground | None,
 ) -> int:
@@ -84,9 +83,7 @@ def start_with(
     )
 
 
-def _started(
-    start: Callable[[], Job], told: str, args: argparse.Namespace, foreground: Foreground | None
-) -> int:
+def _started(start: Callable[[], Job], told: str, args: Call, foreground: Foreground | None) -> int:
     """Start a job, print its id on stdout and return. Raises StartError. With
     `foreground` the job is followed there, and the status is its own; `--held` still prints the id first.
     `told` is the message about the job, with {0} for its id."""
@@ -140,4 +137,4 @@ def write_devices(folder: str, launch: Launch, lease: Lease | None) -> None:
             write_limit(Path(folder), launch.time_limit)
             os.kill(supervisor.pid, signal.SIGIO)
     except OSError as error:
-        say(f"warning: the job's record cannot be written: {error.strerror}")
+        warn(f"the job's record cannot be written: {error.strerror}")

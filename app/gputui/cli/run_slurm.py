@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 
 from gputui.allocating.request import Request
 from gputui.choosing.named_devices import entries_of
 from gputui.cli.become import become
-from gputui.cli.common import DONE, WrongCallError, elsewhere, print_line, say
+from gputui.cli.common import DONE, Call, WrongCallError, elsewhere, print_line, say
 from gputui.cli.launch_call import noted, prepared_call, print_launch, remember_typed
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.slurm import named_place, request_at, slurm_launch, submit
@@ -29,7 +28,7 @@ _OF_THIS_BOX = (
 """Options about the devices of this machine and about gputui's own queue."""
 
 
-def run_in_slurm(args: argparse.Namespace, asked: LaunchRequest) -> int:
+def run_in_slurm(args: Call, asked: LaunchRequest) -> int:
     """Become srun, or submit by sbatch (`--detach`). Raises WrongCallError, NotEnoughError,
     NoSourceError."""
     _check(args, asked)
@@ -67,7 +66,7 @@ def _submit(launch: Launch, quiet: bool) -> int:
     return submitted.status
 
 
-def _check(args: argparse.Namespace, asked: LaunchRequest) -> None:
+def _check(args: Call, asked: LaunchRequest) -> None:
     if elsewhere(args):
         raise WrongCallError("--slurm cannot be used with --demo, --from or --root")
     for name in _OF_THIS_BOX:

@@ -25,6 +25,7 @@ from gputui.cli.common import (
     elsewhere,
     own_settings,
     say,
+    warn,
 )
 from gputui.cli.subcommands import SUBCOMMANDS
 from gputui.sources.source import INTERVALS, NoSourceError, Source
@@ -124,7 +125,7 @@ def main(args: Call) -> int:
     if outcome.text:
         print(outcome.text)
     if outcome.warning:
-        say(f"warning: {outcome.warning}")
+        warn(outcome.warning)
     if outcome.launch is None:
         return outcome.status
     if is_terminal(sys.stderr):

@@ -7,16 +7,7 @@ from itertools import combinations
 
 from gputui.choosing.bandwidth import bandwidth, generation
 from gputui.choosing.tree import lines, links_in_words
-from gputui.cli.common import (
-    DONE,
-    Call,
-    Parser,
-    add_source_options,
-    opened,
-    print_json,
-    print_lines,
-    say,
-)
+from gputui.cli.common import DONE, Call, Parser, add_source_options, print_json, print_lines, read, say
 from gputui.inventory.device import Device
 from gputui.inventory.document import TOPOLOGY
 from gputui.inventory.formatting import UNKNOWN, printable, short_name
@@ -72,8 +63,7 @@ def parser() -> Parser:
 
 
 def main(args: Call) -> int:
-    with opened(args) as source:
-        snapshot = source.read(Want.NAMES | Want.TOPOLOGY)
+    snapshot = read(args, Want.NAMES | Want.TOPOLOGY)
     for device in snapshot.devices:
         if device.fault and device.fault.kind in ("lost", "reset"):
             say(f"GPU {snapshot.label(device)}: {device.fault.message}; its links are not known")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from gputui.cli.common import (
     print_json,
     print_lines,
     say,
+    warn,
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.inventory.columns import printed
@@ -87,7 +87,7 @@ def main(args: Call) -> int:
     rows = found.rows(args.by, None if args.json else MOST_ROWS)
     damaged = sorted(found.damaged.items())
     for day, why in damaged:
-        say(f"warning: usage of {day} cannot be read, at least in part: {why}")
+        warn(f"usage of {day} cannot be read, at least in part: {why}")
     if args.json:
         facts = [
             _ROW.write(each, peak_memory=each.peak or None, **(dict.fromkeys(_NAMES, "") | names))
@@ -113,7 +113,7 @@ def main(args: Call) -> int:
     return DONE
 
 
-def _elsewhere(args: argparse.Namespace) -> Recorded:
+def _elsewhere(args: Call) -> Recorded:
     """Return the usage of a recording or a simulated box. Raise NoSourceError and WrongCallError."""
     if args.root is not None:
         raise WrongCallError("--root has the files of one moment, and no usage")
@@ -140,4 +140,4 @@ def _up_to_the_end(film: Iterator[Snapshot]) -> Iterator[Snapshot]:
     try:
         yield from film
     except NoSourceError as error:
-        say(f"warning: {error}")
+        warn(error)

@@ -393,12 +393,17 @@ class _Look:
                 os.waitpid(self.running, 0)
 
 
+def _leave_the_log() -> None:
+    """Close the job's log: a process that has it open for writing counts as a process of the job."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+
+
 def _start_apart(words: list[bytes]) -> None:
     """Become a command with neither the job's log nor its signal handlers. Never returns."""
     try:
-        null = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
-            os.dup2(null, number)
+        _leave_the_log()
         os.setsid()
         for each in (*_NOT_FOR_US, *_WAITED_FOR):
             signal.signal(each, signal.SIG_DFL)
@@ -602,10 +607,7 @@ def _notify(folder: str, how: str) -> None:
     if not argv or os.fork():
         return
     try:
-        # Close the job's log: a process that has it open for writing counts as a process of the job.
-        null = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
-            os.dup2(null, number)
+        _leave_the_log()
         command = os.fork()
         if command == 0:
             _start_apart(argv)

@@ -374,13 +374,29 @@ def _decoder(fields: Fields, family: Family, kind: str) -> Model:
     root = [_embedding(shape.vocab, hidden), *[_norm(hidden, family.layer_norm)] * family.last]
     if family.places:
         root.append(_embedding(shape.positions or 0, hidden))
-    tied = fields.yes("tie_word_embeddings", family.tied)
-    if tied and family.head_bias:
+    if _tied(fields, family) and family.head_bias:
         root.append(Module(shape.vocab))
-    head = _linear(hidden, shape.vocab, family.head_bias, adapted=False)
     capped = family.capped or fields.has("final_logit_softcapping")
+    return _of_language(fields, family, shape, root, blocks, hidden, capped=capped)
+
+
+def _tied(fields: Fields, family: Family) -> bool:
+    return fields.yes("tie_word_embeddings", family.tied)
+
+
+def _of_language(
+    fields: Fields,
+    family: Family,
+    shape: Shape,
+    root: Iterable[Module],
+    blocks: Iterable[Block],
+    width: int,
+    **facts: Any,
+) -> Model:
+    """The model with a head, which predicts the vocabulary from vectors of this width."""
+    head = _linear(width, shape.vocab, family.head_bias, adapted=False)
     cache = _cache_of(fields, shape, family.latent)
-    return _model(shape, root, blocks, head, tied, capped=capped, cache=cache)
+    return _model(shape, root, blocks, head, _tied(fields, family), cache=cache, **facts)
 
 
 _PATTERNS = {"gemma2": 2, "gemma3_text": 6, "cohere2": 4}
@@ -465,9 +481,7 @@ def _opt(fields: Fields, family: Family, kind: str) -> Model:
     if weights and last:
         root.append(_norm(hidden, True))
     block = _plain_block(fields, family, shape, kind, 2 if weights else 0)
-    head = _linear(narrow, shape.vocab, adapted=False)
-    tied = fields.yes("tie_word_embeddings", family.tied)
-    return _model(shape, root, [block], head, tied, cache=_cache_of(fields, shape))
+    return _of_language(fields, family, shape, root, [block], narrow)
 
 
 def _falcon(fields: Fields, family: Family, kind: str) -> Model:
@@ -483,9 +497,7 @@ def _falcon(fields: Fields, family: Family, kind: str) -> Model:
     form = "falcon multi-query" if multi_query and not newer else kind
     block = _plain_block(fields, family, shape, form, norms)
     root = _embedding(shape.vocab, shape.hidden), _norm(shape.hidden, True)
-    head = _linear(shape.hidden, shape.vocab, adapted=False)
-    tied = fields.yes("tie_word_embeddings", family.tied)
-    return _model(shape, root, [block], head, tied, cache=_cache_of(fields, shape))
+    return _of_language(fields, family, shape, root, [block], shape.hidden)
 
 
 def _bert(fields: Fields, family: Family, kind: str) -> Model:

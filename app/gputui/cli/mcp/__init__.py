@@ -6,8 +6,6 @@ only server.py imports the SDK, which takes a second. `gputui agent-skill` print
 
 from __future__ import annotations
 
-import argparse
-
 from gputui.cli.common import (
     DONE,
     Call,
@@ -72,7 +70,7 @@ def main(args: Call) -> int:
     return DONE
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check(args: Call) -> None:
     if args.root is not None:
         raise WrongCallError("--root does not go with mcp: --from reads a recording")
     if args.allow_run and elsewhere(args):

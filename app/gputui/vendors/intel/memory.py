@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Callable
 
 _XE_QUERY, _XE_REGIONS = 0xC0286440, 1
 _I915_QUERY, _I915_REGIONS = 0xC0106479, 4
@@ -40,20 +41,14 @@ def ask(render: str, driver: str) -> tuple[Sizes, ...]:
 
 
 def _xe(handle: int) -> bytes:
-    import ctypes
     import fcntl
 
-    def query(size: int, data: int) -> bytearray:
+    def query(size: int, data: int) -> int:
         words = bytearray(struct.pack("=QIIQ2Q", 0, _XE_REGIONS, size, data, 0, 0))
         fcntl.ioctl(handle, _XE_QUERY, words, True)
-        return words
+        return int(struct.unpack_from("=I", words, 12)[0])
 
-    size = struct.unpack_from("=I", query(0, 0), 12)[0]
-    if not 0 < size <= _MOST:
-        return b""
-    buffer = ctypes.create_string_buffer(size)
-    query(size, ctypes.addressof(buffer))
-    return buffer.raw
+    return _filled(query)
 
 
 def _i915(handle: int) -> bytes:
@@ -65,6 +60,13 @@ def _i915(handle: int) -> bytes:
         words = bytearray(struct.pack("=IIQ", 1, 0, ctypes.addressof(item)))
         fcntl.ioctl(handle, _I915_QUERY, words, True)
         return int(struct.unpack_from("=i", item.raw, 8)[0])
+
+    return _filled(query)
+
+
+def _filled(query: Callable[[int, int], int]) -> bytes:
+    """The answer to a query, which says its size where it gets no room (size and address) for it."""
+    import ctypes
 
     size = query(0, 0)
     if not 0 < size <= _MOST:
