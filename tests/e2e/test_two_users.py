@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -2239,6 +2240,76 @@ def test_no_link_of_another_user_s_in_the_middle_of_a_path_is_followed(
 
     assert box.fork(plant, users.bob).end() == 0
     child = box.fork(call, users.ana)
+    assert child.end() == 0, child.err
+
+
+def test_no_link_is_followed_that_another_user_puts_in_the_place_of_one_of_mine(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder of his, he exchanged her own link for his, between the look at its owner and at its target:
+    one of some thousand tries came in time."""
+    mine, shared = box.folder / "mine", box.folder / "shared"
+    named, elsewhere = shared / "plan.sh", box.folder / "elsewhere"
+    mine.write_text("mine")
+    os.chown(mine, users.ana, users.ana)
+
+    def plant() -> int:
+        shared.mkdir()
+        shared.chmod(0o777)
+        (shared / "his").symlink_to(mine)
+        return 0
+
+    looks = os.fstat
+
+    def look(descriptor: int) -> os.stat_result:
+        found = looks(descriptor)
+        if not elsewhere.exists() and os.readlink(f"/proc/self/fd/{descriptor}") == str(named):  # noqa: PTH115
+            (shared / "his").replace(named)
+        return found
+
+    def write() -> int:
+        named.symlink_to(elsewhere)
+        monkeypatch.setattr(os, "fstat", look)
+        write_result(named, b"exported")
+        return 0
+
+    assert box.fork(plant, users.bob).end() == 0
+    child = box.fork(write, users.ana)
+    assert child.end() == 0, child.err
+    assert mine.read_text() == "mine" and elsewhere.read_text() == "exported"
+
+
+def test_a_pipe_that_another_user_puts_in_the_place_of_one_of_mine_makes_nobody_wait(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder of his, he exchanged her pipe for his, which nobody reads: to open it had no end."""
+    shared = box.folder / "shared"
+    named, his = shared / "pipe", shared / "his"
+
+    def plant() -> int:
+        shared.mkdir()
+        shared.chmod(0o777)
+        os.mkfifo(his)
+        his.chmod(0o666)
+        return 0
+
+    looks = os.stat
+
+    def look(*of: Any, **how: Any) -> os.stat_result:
+        found = looks(*of, **how)
+        if os.fspath(of[0]) in (named.name, str(named)) and os.path.lexists(his):
+            his.replace(named)
+        return found
+
+    def write() -> int:
+        os.mkfifo(named)
+        monkeypatch.setattr(os, "stat", look)
+        with pytest.raises(OSError, match="another user"):
+            open_result(named)
+        return 0
+
+    assert box.fork(plant, users.bob).end() == 0
+    child = box.fork(write, users.ana)
     assert child.end() == 0, child.err
 
 

@@ -26,6 +26,8 @@ _OLD = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC
 _NAME_ONLY = getattr(os, "O_PATH", os.O_RDONLY)
 """For a folder that we may write into but not list (mode 0300)."""
+_LINK = _NAME_ONLY | getattr(os, "O_SYMLINK", os.O_NOFOLLOW) | os.O_NONBLOCK | os.O_CLOEXEC
+"""For a link itself, or whatever else has that name."""
 _PATIENCE = 1.0
 """Seconds to wait for another gputui that writes: a person who quits waits that long, too."""
 
@@ -243,25 +245,35 @@ def open_given(file: str) -> BinaryIO:
 def open_result(file: Path) -> BinaryIO:
     """Return a stream to a new or empty file, a pipe or a device that the user named. Raise OSError, also
     where another user could read what is written."""
-    with contextlib.suppress(FileNotFoundError):
-        # (To open a pipe may have no end.)
-        _refuse_another_s(file.stat())
-    if file.is_symlink() and file.exists() and not file.is_file():
-        # (A link of /proc, as /dev/stdout, leads to a pipe that has no path.)
-        with _place(file, last=False) as (folder, name):
-            handle = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder)
-    else:
-        with _place(file) as (folder, name):
-            try:
-                handle = os.open(name, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
-            except FileNotFoundError:
-                handle = _made(folder, name, None)
+    # (A link of /proc, as /dev/stdout, may lead to a pipe that has no path.)
+    to_none = file.is_symlink() and file.exists() and not file.is_file()
+    with _place(file, last=not to_none) as (folder, name):
+        try:
+            handle = _open_at_once(folder, name, 0 if to_none else os.O_NOFOLLOW)
+        except FileNotFoundError:
+            handle = _made(folder, name, None)
     try:
         _refuse_another_s(os.fstat(handle))
     except OSError:
         os.close(handle)
         raise
     return os.fdopen(handle, "wb")
+
+
+def _open_at_once(folder: int, name: str, flags: int) -> int:
+    """Return a descriptor for writing, of a pipe of ours once somebody reads it. Raise OSError."""
+    while True:
+        try:
+            handle = os.open(name, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags, dir_fd=folder)
+            os.set_blocking(handle, True)
+            return handle
+        except OSError as error:
+            facts = os.stat(name, dir_fd=folder)
+            if error.errno != errno.ENXIO or not stat.S_ISFIFO(facts.st_mode):
+                raise
+            # Another user's may be in its place by now, and may have no reader ever.
+            _refuse_another_s(facts)
+            time.sleep(0.01)
 
 
 def _refuse_another_s(facts: os.stat_result) -> None:
@@ -285,27 +297,34 @@ def _place(file: Path, folders: bool = False, last: bool = True) -> Iterator[tup
         while True:
             name = ahead.pop()
             try:
-                facts = os.lstat(name, dir_fd=here)
+                step = os.open(name, _LINK, dir_fd=here)
             except FileNotFoundError:
                 if not ahead:
                     break
                 if not folders:
                     raise
-                os.mkdir(name, 0o777 if _is_own_folder(here) else 0o700, dir_fd=here)
-            else:
-                if stat.S_ISLNK(facts.st_mode):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, 0o777 if _is_own_folder(here) else 0o700, dir_fd=here)
+                ahead.append(name)
+                continue
+            try:
+                facts = os.fstat(step)
+                if stat.S_ISLNK(facts.st_mode) and not is_trusted(facts.st_uid):
+                    raise NotPrivateError("a link of another user leads there")
+                if links > MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                if stat.S_ISLNK(facts.st_mode) and (ahead or last):
+                    # (On Linux that of the open link: another one may have its name by now.)
+                    link, at = ("", step) if _NAME_ONLY else (name, here)
+                    ahead += reversed(Path(os.readlink(link, dir_fd=at)).parts)
                     links += 1
-                    if not is_trusted(facts.st_uid):
-                        raise NotPrivateError("a link of another user leads there")
-                    if links > MOST_LINKS:
-                        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-                    if ahead or last:
-                        ahead += reversed(Path(os.readlink(name, dir_fd=here)).parts)
-                        continue
+                    continue
+                if ahead:
+                    here, step = step, here
+            finally:
+                os.close(step)
             if not ahead:
                 break
-            above, here = here, os.open(name, _NAME_ONLY | _FOLDER | os.O_NOFOLLOW, dir_fd=here)
-            os.close(above)
         yield here, name
     finally:
         os.close(here)
