@@ -2313,6 +2313,18 @@ def test_a_pipe_that_another_user_puts_in_the_place_of_one_of_mine_makes_nobody_
     assert child.end() == 0, child.err
 
 
+def test_a_folder_that_only_another_user_can_read_is_said_to_be_so(box: Box, users: Users) -> None:
+    folder = box.folder / "model"
+    assert box.fork(lambda: folder.mkdir(0o700) or 0, users.bob).end() == 0
+    for words in (("plan", str(folder)), ("plan", "--", "vllm", "serve", str(folder))):
+        status, _, said = box.call(*words, uid=users.ana)
+        assert status == 2 and "Permission denied" in said and "Traceback" not in said
+    said = box.call("run", "-n", "1", "--directory", str(folder), "--", "python x.py", uid=users.ana)[2]
+    assert "several words" in said
+    said = box.call("check", "-n", "1", "--", str(folder / "torchrun"), "x.py", uid=users.ana)[1]
+    assert "there is no program" in said
+
+
 def test_no_lease_of_another_user_s_makes_a_plan_wait(box: Box, users: Users) -> None:
     """Who opens a file of which its owner has a lease waits for 45 s (F_SETLEASE, fcntl(2))."""
     shared, own = box.folder / "shared", box.folder / "own"
