@@ -27,7 +27,9 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +50,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.spec import Task
 from gputui.system import users as system_users
 from gputui.system.child_process import answers, read_answer
-from gputui.system.files import private_folder, write_result
+from gputui.system.files import open_result, private_folder, write_result
 from gputui.system.lock_holders import opened
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.record_locks import END, lock, locked
@@ -2205,6 +2207,150 @@ def test_no_result_is_written_through_a_link_of_another_user_s(box: Box, users: 
     assert child.end() == 0 and mine.read_text() == "exported", child.err
 
 
+@pytest.mark.parametrize(
+    "write", [write_result, lambda file, data: open_result(file).close(), partial(write_result, folders=True)]
+)
+@pytest.mark.parametrize("own", [False, True])
+def test_no_link_of_another_user_s_in_the_middle_of_a_path_is_followed(
+    box: Box, users: Users, write: Callable[[Path, bytes], None], own: bool
+) -> None:
+    """A folder of his became a link to a folder of hers, whose file was replaced. Her own links are followed,
+    but not his behind one of hers."""
+    mine, shared, link = box.folder / "mine", box.folder / "shared", box.folder / "link"
+    (mine / "folder").mkdir(parents=True)
+    (mine / "folder" / "plan.sh").write_text("mine")
+    for each in (mine, mine / "folder", mine / "folder" / "plan.sh"):
+        os.chown(each, users.ana, users.ana)
+
+    def plant() -> int:
+        shared.mkdir(0o755)
+        (shared / "results").symlink_to(mine)
+        return 0
+
+    def call() -> int:
+        link.symlink_to(shared / "results" / "folder")
+        (mine / "here").symlink_to("folder")
+        with pytest.raises(OSError, match="another user"):
+            write((link if own else shared / "results" / "folder") / "plan.sh", b"exported")
+        with pytest.raises(OSError, match="another user"):
+            write(shared / "results" / "new" / "plan.sh", b"exported")
+        assert (mine / "folder" / "plan.sh").read_text() == "mine" and not (mine / "new").exists()
+        write(mine / "here" / ".." / "here" / "plan.sh", b"exported")
+        return 0
+
+    assert box.fork(plant, users.bob).end() == 0
+    child = box.fork(call, users.ana)
+    assert child.end() == 0, child.err
+
+
+def test_no_link_is_followed_that_another_user_puts_in_the_place_of_one_of_mine(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder of his, he exchanged her own link for his, between the look at its owner and at its target:
+    one of some thousand tries came in time."""
+    mine, shared = box.folder / "mine", box.folder / "shared"
+    named, elsewhere = shared / "plan.sh", box.folder / "elsewhere"
+    mine.write_text("mine")
+    os.chown(mine, users.ana, users.ana)
+
+    def plant() -> int:
+        shared.mkdir()
+        shared.chmod(0o777)
+        (shared / "his").symlink_to(mine)
+        return 0
+
+    looks = os.fstat
+
+    def look(descriptor: int) -> os.stat_result:
+        found = looks(descriptor)
+        if not elsewhere.exists() and os.readlink(f"/proc/self/fd/{descriptor}") == str(named):  # noqa: PTH115
+            (shared / "his").replace(named)
+        return found
+
+    def write() -> int:
+        named.symlink_to(elsewhere)
+        monkeypatch.setattr(os, "fstat", look)
+        write_result(named, b"exported")
+        return 0
+
+    assert box.fork(plant, users.bob).end() == 0
+    child = box.fork(write, users.ana)
+    assert child.end() == 0, child.err
+    assert mine.read_text() == "mine" and elsewhere.read_text() == "exported"
+
+
+def test_a_pipe_that_another_user_puts_in_the_place_of_one_of_mine_makes_nobody_wait(
+    box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder of his, he exchanged her pipe for his, which nobody reads: to open it had no end."""
+    shared = box.folder / "shared"
+    named, his = shared / "pipe", shared / "his"
+
+    def plant() -> int:
+        shared.mkdir()
+        shared.chmod(0o777)
+        os.mkfifo(his)
+        his.chmod(0o666)
+        return 0
+
+    looks = os.stat
+
+    def look(*of: Any, **how: Any) -> os.stat_result:
+        found = looks(*of, **how)
+        if os.fspath(of[0]) in (named.name, str(named)) and os.path.lexists(his):
+            his.replace(named)
+        return found
+
+    def write() -> int:
+        os.mkfifo(named)
+        monkeypatch.setattr(os, "stat", look)
+        with pytest.raises(OSError, match="another user"):
+            open_result(named)
+        return 0
+
+    assert box.fork(plant, users.bob).end() == 0
+    child = box.fork(write, users.ana)
+    assert child.end() == 0, child.err
+
+
+def test_a_folder_that_only_another_user_can_read_is_said_to_be_so(box: Box, users: Users) -> None:
+    folder = box.folder / "model"
+    assert box.fork(lambda: folder.mkdir(0o700) or 0, users.bob).end() == 0
+    for words in (("plan", str(folder)), ("plan", "--", "vllm", "serve", str(folder))):
+        status, _, said = box.call(*words, uid=users.ana)
+        assert status == 2 and "Permission denied" in said and "Traceback" not in said
+    said = box.call("run", "-n", "1", "--directory", str(folder), "--", "python x.py", uid=users.ana)[2]
+    assert "several words" in said
+    said = box.call("check", "-n", "1", "--", str(folder / "torchrun"), "x.py", uid=users.ana)[1]
+    assert "there is no program" in said
+
+
+def test_no_lease_of_another_user_s_makes_a_plan_wait(box: Box, users: Users) -> None:
+    """Who opens a file of which its owner has a lease waits for 45 s (F_SETLEASE, fcntl(2))."""
+    shared, own = box.folder / "shared", box.folder / "own"
+    for folder in (shared, own):
+        folder.mkdir()
+        folder.chmod(0o777)
+    words = ("plan", "8B", "-n", "2", "--use", "fsdp2", "-o")
+    assert box.call(*words, str(own), "--", "x.py", uid=users.ana)[0] == 0
+    (written,) = own.iterdir()
+
+    def plant() -> int:
+        signal.signal(signal.SIGIO, signal.SIG_IGN)
+        (shared / written.name).write_bytes(bytes(written.stat().st_size))
+        (shared / written.name).chmod(0o644)
+        leased = os.open(shared / written.name, os.O_RDWR)
+        fcntl.fcntl(leased, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        print("leased", flush=True)
+        signal.pause()
+        return 0
+
+    box.begun(plant, users.bob)
+    status, _, said = box.call(*words, str(shared), "--", "x.py", uid=users.ana)
+    assert status == 2 and "already there with other contents" in said
+    assert box.call(*words, str(shared), "--overwrite", "--", "x.py", uid=users.ana)[0] == 0
+
+
 def test_no_result_has_the_rights_that_another_user_has_chosen(box: Box, users: Users) -> None:
     """Of mode 4777, in a folder that both can write, it became a program of root's, which bob could fill."""
     shared = box.folder / "shared"
@@ -2229,6 +2375,62 @@ def test_no_result_has_the_rights_that_another_user_has_chosen(box: Box, users: 
             assert child.end() == 0, child.err
             facts = named.stat()
             assert (facts.st_uid, facts.st_mode & 0o7777) == (uid, 0o600 if private else 0o644)
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+@pytest.mark.parametrize("before", [None, 0o640])
+@pytest.mark.parametrize("folder", ["shared", "shared/new"])
+def test_no_folder_of_another_user_s_chooses_who_reads_a_result(
+    box: Box, users: Users, umask: int, before: int | None, folder: str
+) -> None:
+    """The access list that he has given to the folder was that of her new file, in the place of her umask,
+    and so was the group of the folder: he read her file, and wrote to it."""
+    shared, own = box.folder / "shared", box.folder / "own"
+
+    def plant() -> int:
+        os.umask(0)
+        shared.mkdir()
+        # Version 2; who, rights and number: the owner, bob, the group, the mask, all others (acl(5)).
+        of = ((1, -1), (2, users.bob), (4, -1), (16, -1), (32, -1))
+        listed = b"".join(struct.pack("<HHi", who, 7, number) for who, number in of)
+        with contextlib.suppress(OSError):
+            # (Not every file system has access lists.)
+            os.setxattr(shared, "system.posix_acl_default", struct.pack("<I", 2) + listed)
+        shared.chmod(0o2777)
+        return 0
+
+    def write() -> int:
+        os.umask(umask)
+        for write in (
+            partial(write_result, folders=True),
+            partial(write_result, private=True),
+            lambda file, data: open_result(file).write(data),
+        ):
+            named = box.folder / folder / os.urandom(4).hex()
+            if before is not None and named.parent.exists():
+                own.write_text("before")
+                own.chmod(before)
+                own.rename(named)
+            write(named, b"exported")
+            print(named)
+        return 0
+
+    def steal() -> int:
+        for named in written.out.split():
+            for flag in (os.O_RDONLY, os.O_WRONLY):
+                with contextlib.suppress(PermissionError):
+                    os.open(named, flag)
+                    print(flag)
+        return 0
+
+    assert box.fork(plant, users.bob).end() == 0
+    box.folder.chmod(0o777)
+    written = box.fork(write, users.ana)
+    assert written.end() == 0 and len(written.out.split()) == 3, written.err
+    thief = box.fork(steal, users.bob)
+    assert thief.end() == 0, thief.err
+    readable = folder == "shared" and before is None and umask == 0o022
+    assert thief.out.split() == [str(os.O_RDONLY)] * (2 if readable else 0)
 
 
 def test_no_result_is_written_to_a_file_or_pipe_of_another_user_s(box: Box, users: Users) -> None:

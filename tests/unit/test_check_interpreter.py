@@ -183,6 +183,8 @@ def test_no_interpreter_at_all_is_an_error_with_the_remedy(tmp_path: Path) -> No
 def test_a_program_that_is_not_there_is_an_error(path: dict[str, str]) -> None:
     with pytest.raises(InterpreterError, match="there is no program 'torchrun'"):
         interpreter(("torchrun", "train.py"), path)
+    with pytest.raises(InterpreterError, match=r"there is no program '\./nnn"):
+        interpreter((f"./{'n' * 300}", "train.py"), path)
 
 
 def test_a_named_interpreter_is_the_one_and_means_the_place_where_it_was_named(path: dict[str, str]) -> None:

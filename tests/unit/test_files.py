@@ -241,16 +241,16 @@ def test_a_link_that_comes_after_the_look_is_not_followed(
     mine, named = tmp_path / "mine", tmp_path / "named"
     mine.write_text("mine")
     before(named)
-    looks = Path.is_symlink
+    opens = os.open
 
-    def look(file: Path) -> bool:
-        found = looks(file)
-        if file == named and not found:
+    def look(name: str, flags: int, *rest: int, dir_fd: int | None = None) -> int:
+        found = opens(name, flags, *rest, dir_fd=dir_fd)
+        if name == named.name and flags & os.O_PATH:
             named.unlink()
             named.symlink_to(mine)
         return found
 
-    monkeypatch.setattr(Path, "is_symlink", look)
+    monkeypatch.setattr(os, "open", look)
     with contextlib.suppress(OSError):
         write(named, b"exported")
     assert mine.read_text() == "mine"

@@ -191,8 +191,10 @@ def test_an_index_is_the_sum_of_its_files(tmp_path: Path) -> None:
     told = {"metadata": {"total_parameters": 42_000}, "weight_map": {"wte": "1.safetensors", "x": "gone"}}
     index.write_text(json.dumps(told))
     assert read(index.name, tmp_path).parameters == 42_000
-    index.write_text(json.dumps({"weight_map": {"wte": "../elsewhere.safetensors"}}))
-    refused(index.name, tmp_path)
+    for name in ("../elsewhere.safetensors", "n" * 300):
+        index.write_text(json.dumps({"weight_map": {"wte": name}}))
+        for given in (index.name, "."):
+            refused(given, tmp_path)
 
 
 def test_stored_weights_beside_a_configuration_have_its_shape(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def _of_program(prefix: tuple[str, ...], word: str, environ: Environ, place: Pat
         # torchrun starts its workers with this program (torch/distributed/run.py).
         return Interpreter((*prefix, environ["PYTHON_EXEC"]))
     found = str(place / word) if "/" in word else shutil.which(word, path=path)
-    if found is None or not Path(found).exists():
+    if found is None or not os.access(found, os.F_OK):
         raise InterpreterError(f"there is no program {word!r}")
     named = shebang(found)
     if named and is_python(named):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gputui.inventory.light_dataclasses import frozen, replace
+from gputui.inventory.others_files import beginning
 from gputui.launching.argument_vector import write_options
 from gputui.launching.compose import launcher_of, started_by_another
 from gputui.launching.container_command import read_container
@@ -201,13 +202,15 @@ def write(prepared: Prepared, overwrite: bool = False) -> tuple[Path, ...]:
     if differing and not overwrite:
         raise FilesDifferError(differing)
     for path, text in prepared.texts.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_result(path, text.encode())
+        write_result(path, text.encode(), folders=True)
     return tuple(prepared.texts)
 
 
 def _differs(path: Path, data: bytes) -> bool:
-    """Whether the path exists with other contents. A file of another size is not read."""
-    if not path.exists():
+    """Whether the path exists with other contents, or cannot be read at once (a lease of its owner)."""
+    try:
+        return beginning(path, len(data)) != (data, True)
+    except (FileNotFoundError, NotADirectoryError):
         return False
-    return not path.is_file() or path.stat().st_size != len(data) or path.read_bytes() != data
+    except OSError:
+        return True

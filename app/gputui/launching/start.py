@@ -87,7 +87,10 @@ def line_in_one_word(command: Sequence[str], directory: str | None) -> str | Non
     Call it before the command is completed: a word that ends with .py would be started by Python.
     """
     word = command[0]
-    if not one_word_for_several(word) or shutil.which(word) or (Path(directory or ".") / word).exists():
+    if not one_word_for_several(word) or shutil.which(word):
+        return None
+    # (A line may be longer than a name can be.)
+    if os.access(Path(directory or ".") / word, os.F_OK):
         return None
     return no_program(word)
 

@@ -46,12 +46,13 @@ def read_model(name: str, environ: Mapping[str, str], directory: Path, serves: b
         return of_parameters(parameters_of(name), name)
     known = name if place != directory / name else _last(place, name)
     with one_reading():
-        if not place.is_dir():
-            return _of_file(place, known)
         try:
-            return _of_folder(place, known)
+            return _of_folder(place, known) if place.is_dir() else _of_file(place, known)
+        except OSError as error:
+            # It is another user's, or a name in its index is too long.
+            raise PlanningError(f"{known!r} cannot be read: {error.strerror}") from None
         except PlanningError as error:
-            if not serves:
+            if not serves or not place.is_dir():
                 raise
             return _by_bytes(place, known, error)
 

@@ -20,13 +20,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gputui.system.environment import Environ
-from gputui.system.trust import how_changed, is_trusted, who_can_change
+from gputui.system.trust import ACCESS_LIST, MOST_LINKS, how_changed, is_trusted, who_can_change
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC
 _NAME_ONLY = getattr(os, "O_PATH", os.O_RDONLY)
 """For a folder that we may write into but not list (mode 0300)."""
+_LINK = _NAME_ONLY | getattr(os, "O_SYMLINK", os.O_NOFOLLOW) | os.O_NONBLOCK | os.O_CLOEXEC
+"""For a link itself, or whatever else has that name."""
 _PATIENCE = 1.0
 """Seconds to wait for another gputui that writes: a person who quits waits that long, too."""
 
@@ -111,7 +113,11 @@ def write_private(file: Path, content: str | bytes, synced: bool = False, mode: 
     """
     data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
     _check(file.parent)
-    _replace(file, data, mode, synced)
+    folder = os.open(file.parent, _NAME_ONLY | _FOLDER)
+    try:
+        _replace(folder, file.name, data, mode, synced)
+    finally:
+        os.close(folder)
 
 
 def append_private(file: Path, content: str) -> int:
@@ -207,25 +213,24 @@ def _checked(handle: int) -> int:
     raise NotPrivateError(f"{reason} it" if reason else "it is not a regular file")
 
 
-def write_result(file: Path, data: bytes, private: bool = False) -> None:
+def write_result(file: Path, data: bytes, private: bool = False, folders: bool = False) -> None:
     """Write a file that the user named, with the present rights of a file of ours, or those that the umask
     leaves to a new file: rights that another user has chosen would be rights to a file of ours.
 
-    `private`: a new file is for the user alone. Raise OSError.
+    `private`: a new file is for the user alone. `folders`: make missing folders. Raise OSError.
     """
-    no_link = _no_link(file)
     if file.exists() and not file.is_file():
         # A pipe or a device (/dev/stdout) cannot be replaced, and need not be.
         with open_result(file) as stream:
             stream.write(data)
         return
-    if not no_link:
-        file = Path(os.path.realpath(file))
-    mode = 0o600 if private else None
-    with contextlib.suppress(FileNotFoundError):
-        facts = file.lstat()
-        mode = facts.st_mode & 0o777 if facts.st_uid == os.geteuid() else mode
-    _replace(file, data, mode)
+    with _place(file, folders) as (folder, name):
+        mode, group = 0o600 if private else None, -1
+        with contextlib.suppress(FileNotFoundError):
+            facts = os.lstat(name, dir_fd=folder)
+            if facts.st_uid == os.geteuid():
+                mode, group = facts.st_mode & 0o777, facts.st_gid
+        _replace(folder, name, data, mode, group=group)
 
 
 def open_given(file: str) -> BinaryIO:
@@ -241,10 +246,13 @@ def open_given(file: str) -> BinaryIO:
 def open_result(file: Path) -> BinaryIO:
     """Return a stream to a new or empty file, a pipe or a device that the user named. Raise OSError, also
     where another user could read what is written."""
-    with contextlib.suppress(FileNotFoundError):
-        # (To open a pipe may have no end.)
-        _refuse_another_s(file.stat())
-    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | _no_link(file), 0o666)
+    # (A link of /proc, as /dev/stdout, may lead to a pipe that has no path.)
+    to_none = file.is_symlink() and file.exists() and not file.is_file()
+    with _place(file, last=not to_none) as (folder, name):
+        try:
+            handle = _open_at_once(folder, name, 0 if to_none else os.O_NOFOLLOW)
+        except FileNotFoundError:
+            handle = _made(folder, name, None)
     try:
         _refuse_another_s(os.fstat(handle))
     except OSError:
@@ -253,43 +261,120 @@ def open_result(file: Path) -> BinaryIO:
     return os.fdopen(handle, "wb")
 
 
+def _open_at_once(folder: int, name: str, flags: int) -> int:
+    """Return a descriptor for writing, of a pipe of ours once somebody reads it. Raise OSError."""
+    while True:
+        try:
+            handle = os.open(name, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags, dir_fd=folder)
+            os.set_blocking(handle, True)
+            return handle
+        except OSError as error:
+            facts = os.stat(name, dir_fd=folder)
+            if error.errno != errno.ENXIO or not stat.S_ISFIFO(facts.st_mode):
+                raise
+            # Another user's may be in its place by now, and may have no reader ever.
+            _refuse_another_s(facts)
+            time.sleep(0.01)
+
+
 def _refuse_another_s(facts: os.stat_result) -> None:
     is_kept = stat.S_ISREG(facts.st_mode) or stat.S_ISFIFO(facts.st_mode)
     if is_kept and not is_trusted(facts.st_uid):
         raise NotPrivateError("another user has made it, and could read what is written")
 
 
-def _no_link(file: Path) -> int:
-    """Return O_NOFOLLOW, but 0 for a link that we follow, as `>` in a shell does. Raise OSError for a link of
-    another user: that of a file in /tmp could lead to any file of ours.
+@contextlib.contextmanager
+def _place(file: Path, folders: bool = False, last: bool = True) -> Iterator[tuple[int, str]]:
+    """Yield the folder (a descriptor for its name only) and the name of a file that the user named, behind
+    all links. Raise OSError for a link of another user, which could lead to any file of ours: others can put
+    one in the place of anything that is in a folder of theirs, at any moment.
 
-    Others can put a link in the place of anything there that is not ours, at any moment.
+    folders  make missing folders; those in a folder of another user are for our user alone
+    last     follow a link in the place of the file itself
     """
-    is_link = file.is_symlink()
-    if is_link and not is_trusted(file.lstat().st_uid):
-        raise NotPrivateError("it is a link of another user")
-    return 0 if is_link else os.O_NOFOLLOW
+    here = os.open(".", _NAME_ONLY | _FOLDER)
+    try:
+        ahead, links = [*reversed(file.parts)], 0
+        while True:
+            name = ahead.pop()
+            try:
+                step = os.open(name, _LINK, dir_fd=here)
+            except FileNotFoundError:
+                if not ahead:
+                    break
+                if not folders:
+                    raise
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, 0o777 if _is_own_folder(here) else 0o700, dir_fd=here)
+                ahead.append(name)
+                continue
+            try:
+                facts = os.fstat(step)
+                if stat.S_ISLNK(facts.st_mode) and not is_trusted(facts.st_uid):
+                    raise NotPrivateError("a link of another user leads there")
+                if links > MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                if stat.S_ISLNK(facts.st_mode) and (ahead or last):
+                    # (On Linux that of the open link: another one may have its name by now.)
+                    link, at = ("", step) if _NAME_ONLY else (name, here)
+                    ahead += reversed(Path(os.readlink(link, dir_fd=at)).parts)
+                    links += 1
+                    continue
+                if ahead:
+                    here, step = step, here
+            finally:
+                os.close(step)
+            if not ahead:
+                break
+        yield here, name
+    finally:
+        os.close(here)
 
 
-def _replace(file: Path, data: bytes, mode: int | None, synced: bool = False) -> None:
-    """Write a file in one step; `mode` None leaves the mode to the umask."""
+def _is_own_folder(folder: int) -> bool:
+    return is_trusted(os.fstat(folder).st_uid)
+
+
+def _made(folder: int, name: str, mode: int | None, group: int = -1) -> int:
+    """Return a descriptor of a new file; `mode` None leaves the mode to the umask. Raise OSError.
+
+    A folder of another user gives it neither its group nor an access list (acl(5)), which would be in the
+    place of the umask. `group` is the one that `mode` is for: without it, the mode is for no group.
+    """
+    own = _is_own_folder(folder)
+    handle = os.open(name, os.O_WRONLY | _NEW, 0o666 if own and mode is None else 0o600, dir_fd=folder)
+    if not own:
+        # (It has none, or the file system or the operating system has no access lists.)
+        with contextlib.suppress(OSError, AttributeError):
+            os.removexattr(handle, ACCESS_LIST)
+        group = os.getegid() if group < 0 else group
+        if mode is None:
+            umask = os.umask(0o077)
+            os.umask(umask)
+            mode = 0o666 & ~umask
+    if mode is not None:
+        try:
+            os.fchown(handle, -1, group)
+        except OSError:
+            mode &= ~0o070
+        os.fchmod(handle, mode)
+    return handle
+
+
+def _replace(
+    folder: int, name: str, data: bytes, mode: int | None, synced: bool = False, group: int = -1
+) -> None:
+    """Write a file in one step: see `_made`."""
     # The file's own name is not part of this name, because it may be as long as a name can be.
     new = f".gputui.{os.getpid()}.{os.urandom(4).hex()}"
-    folder = os.open(file.parent, _NAME_ONLY | _FOLDER)
     try:
-        handle = os.open(new, os.O_WRONLY | _NEW, 0o666 if mode is None else 0o600, dir_fd=folder)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                if mode is not None:
-                    os.fchmod(handle, mode)
-                stream.write(data)
-                if synced:
-                    stream.flush()
-                    os.fsync(handle)
-            os.rename(new, file.name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(new, dir_fd=folder)
-            raise
-    finally:
-        os.close(folder)
+        with os.fdopen(_made(folder, new, mode, group), "wb") as stream:
+            stream.write(data)
+            if synced:
+                stream.flush()
+                os.fsync(stream.fileno())
+        os.rename(new, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(new, dir_fd=folder)
+        raise

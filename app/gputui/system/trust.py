@@ -12,9 +12,10 @@ import stat
 
 _UNMAPPED = 65534
 """The uid of users that have no uid in this user namespace (/proc/sys/kernel/overflowuid)."""
-_MOST_LINKS = 40
+MOST_LINKS = 40
 """The kernel's own limit of links (path_resolution(7))."""
-_ACCESS_LIST = "system.posix_acl_access"
+ACCESS_LIST = "system.posix_acl_access"
+"""The attribute of a file with the access list that it has beside its mode (acl(5))."""
 _USERS = "/etc/passwd"
 
 
@@ -48,7 +49,7 @@ def who_can_change(path: str) -> str | None:
             place = here.rstrip("/")
             continue
         links += 1
-        if links > _MOST_LINKS:
+        if links > MOST_LINKS:
             return f"too many links lead to {path!r}"
         place = "" if target.startswith("/") else place
         ahead += target.split("/")[::-1]
@@ -114,7 +115,7 @@ def _is_alone_in_group(facts: os.stat_result, place: str | int) -> bool:
     if group.gr_name != owner.pw_name or not {*group.gr_mem, *_first_of(facts.st_gid)} <= {owner.pw_name}:
         return False
     try:
-        return not os.getxattr(place, _ACCESS_LIST)
+        return not os.getxattr(place, ACCESS_LIST)
     except AttributeError:
         return True
     except OSError as error:
