@@ -99,8 +99,9 @@ def claim_files(claims: Path, count: int) -> Iterator[list[int]]:
 def crowd(
     claims: Path, endings: Sequence[str], alive: bool, text: bytes, devices: Callable[[int], str]
 ) -> Iterator[list[int]]:
-    """Many users' folders, each with records or tickets or both, of this content; the device of a record is by
-    its number."""
+    """Many users' folders, each with records or tickets or both, of this content.
+
+    The device of a record follows from its number."""
     reading, writing = os.pipe()
     makers = []
     try:

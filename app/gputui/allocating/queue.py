@@ -33,17 +33,17 @@ from gputui.allocating.claims.files import (
     MOST_TICKETS,
     WAITING,
     Found,
-    Spent,
     UntrustedFileError,
     create_locked,
     forget_what_was_seen,
     held_file,
+    in_time,
     moment_of,
     new_token,
     seen,
     word_of,
 )
-from gputui.allocating.claims.folder import MAX_FILES, Problems, older_folder, own_place
+from gputui.allocating.claims.folder import MAX_FILES, older_folder, own_place
 from gputui.allocating.claims.read import remove_ended
 from gputui.allocating.errors import UnsafeError
 from gputui.choosing.capacity import can_never_start
@@ -70,11 +70,10 @@ def waiters(environ: Environ, found: Iterable[Found] | None = None) -> tuple[Wai
 
     `found` are the ticket files, where they have been listed already.
     """
-    spent, there = Spent(), dict[tuple[str, str], Waiter]()
-    for each in seen(environ, Problems()).tickets if found is None else found:
+    there = dict[tuple[str, str], Waiter]()
+    for each, opened in in_time(seen(environ).tickets if found is None else found):
         with contextlib.suppress(UntrustedFileError, OSError):
-            counts = re.fullmatch(WAITING, each.name) and not spent.is_too_much(each)
-            if counts and (waiter := _alive(each.path)):
+            if opened and re.fullmatch(WAITING, each.name) and (waiter := _alive(each.path)):
                 # Some tickets exist in both formats; another user's ticket with this name is a different one.
                 same = each.name, waiter.user
                 there[same] = min(waiter, there.get(same, waiter), key=lambda one: one.place)
@@ -202,10 +201,9 @@ class Ticket:
         the top. (On a tmpfs, a ticket that is changed through mmap(2) keeps its place.) Waiters that
         can never start on this box are left out, and waiters inside a lease that is not ours.
         """
-        problems = Problems()
-        tickets = seen(environ, problems).tickets
-        line = [w for w in waiters(environ, tickets) if w.place < self._place and not w.silent]
-        if not problems.missing:
+        names = seen(environ)
+        line = [w for w in waiters(environ, names.tickets) if w.place < self._place and not w.silent]
+        if not names.problems.missing:
             self._before = {*line} if self._before is None else self._before.intersection(line)
         before = (
             w

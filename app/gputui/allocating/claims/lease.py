@@ -38,8 +38,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from gputui.allocating.claims.files import create_locked, new_token
-from gputui.allocating.claims.folder import REMEDY, Problems, older_folder, own_place
+from gputui.allocating.claims.files import create_locked, listed, new_token
+from gputui.allocating.claims.folder import REMEDY, older_folder, own_place
 from gputui.allocating.claims.own_lease import NO_LEASE, OwnLease, own_lease
 from gputui.allocating.claims.read import ANNOUNCED, HELD, Record, range_of, records, remove_ended
 from gputui.allocating.errors import UnsafeError
@@ -249,12 +249,14 @@ def _take(
 def _others(keys: Sequence[str], lease: Lease, environ: Environ) -> list[Record]:
     """Return the others that hold one of these devices or are looking, except those inside whose lease we
     run. Raises UnsafeError where somebody may not have been seen."""
-    ours, problems = lease.files, Problems()
+    ours, names = lease.files, listed(environ, keys)
     there = [
-        each for each in records(environ, problems, keys) if each.claim.key in keys and each.file not in ours
+        each
+        for each in records(names, keys)
+        if each.claim.key in keys and each.file not in ours and lease.within.is_in_the_way(each.claim)
     ]
-    problems.refuse_if_missing()
-    return [record for record in there if lease.within.is_in_the_way(record.claim)]
+    names.problems.refuse_if_missing()
+    return there
 
 
 def _lock_folder(folder: Path, lease: Lease) -> None:

@@ -19,7 +19,6 @@ import os
 from collections.abc import Iterable, Mapping
 
 from gputui.allocating.claims.files import UntrustedFileError, held_file, seen
-from gputui.allocating.claims.folder import Problems
 from gputui.allocating.claims.read import open_files, range_of, records
 from gputui.inventory.claim import Claim
 from gputui.inventory.light_dataclasses import dataclass, replace
@@ -74,7 +73,7 @@ def own_lease(environ: Environ, found: Iterable[Claim] | None = None) -> OwnLeas
     """The lease inside which this process runs; `found` are the claims, where they have been read already."""
     locks = dict[File, Claim]()
     if found is None:
-        found = (each.claim for each in records(environ, Problems(), names=seen(environ, Problems())))
+        found = (each.claim for each in records(seen(environ)))
     for claim in found:
         with contextlib.suppress(OSError):
             facts = os.lstat(claim.record or "")

@@ -12,22 +12,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputui.allocating.claims.files import (
+    NAME,
     Found,
     Listing,
-    Spent,
     UntrustedFileError,
     held_file,
+    in_time,
     listed,
     moment_of,
     word_of,
 )
-from gputui.allocating.claims.folder import Problems
 from gputui.system.lock_holders import File, file_of
 from gputui.system.namespaces import pid_namespace
 from gputui.system.process_stat import exists
@@ -78,58 +79,47 @@ def claims(
     environ: Environ,
     keys: Collection[str] | None = None,
     names: Listing | None = None,
-    problems: Problems | None = None,
 ) -> tuple[tuple[Claim, ...], tuple[str, ...]]:
     """Return the claims that are alive, sorted by device, step and time, and the problems, one line each: see
-    `records`.
+    `records`. `names` is what has been listed already.
 
     Claims that this very process has taken, and that no command has inherited yet, are left out.
     """
-    problems = problems or Problems()
-    alive = list(records(environ, problems, keys, names))
+    names = names or listed(environ, keys or ())
+    alive, (missing, ignored) = list(records(names, keys)), names.problems
     # (Files that this process does not pass on: inheritable ones belong to a job.)
     ours = {*open_files(inheritable=False).values()} if alive else ()
     # (Some exist in both formats.)
     settled = {(each.token, each.claim): each.claim for each in _settled(alive) if each.file not in ours}
     in_order = sorted(settled.values(), key=lambda each: (each.key, each.step, each.since or 0.0))
-    more = len(problems.ignored) - _MAX_PROBLEMS
+    more = len(ignored) - _MAX_PROBLEMS
     others = (f"{more} more claims are ignored",) if more > 0 else ()
-    return tuple(in_order), (*problems.missing, *problems.ignored[:_MAX_PROBLEMS], *others)
+    return tuple(in_order), (*missing, *ignored[:_MAX_PROBLEMS], *others)
 
 
-def records(
-    environ: Environ,
-    problems: Problems,
-    keys: Collection[str] | None = None,
-    names: Listing | None = None,
-) -> Iterator[Record]:
+def records(names: Listing, keys: Collection[str] | None = None) -> Iterator[Record]:
     """Return the records that are alive, of these devices (None: of all) and all of our own; problems are
-    added to `problems`. `names` is what has been listed already, with these `problems`.
+    added to those of the listing, which is for these devices.
 
     Our own records are returned for each format, and so are those of a user who has another number here. A
     record that is not opened counts as alive; without `keys` it cannot be named.
     """
-    names = names or listed(environ, problems)
-    late, spent = dict[str, int](), Spent()
-    for each in names.records:
+    late = dict[str, int]()
+    for each, opened in in_time(names.records):
         if keys is not None and each.key not in keys and each.uid != os.geteuid():
             continue
-        if spent.is_too_much(each):
-            if each.uid is not None:
-                late[each.key] = each.uid
+        if not opened:
+            late[each.key] = each.uid
             continue
         try:
-            record = _alive(each)
-        except UntrustedFileError as error:
-            problems.ignored.append(f"a claim is ignored: {error}")
-        except OSError as error:
-            problems.missing.append(f"a claim cannot be read: {each.path}: {error.strerror}")
-        else:
-            if record:
+            if record := _alive(each):
                 yield record
+        except UntrustedFileError as error:
+            names.problems.ignored.append(f"a claim is ignored: {error}")
+        except OSError as error:
+            names.problems.missing.append(f"a claim cannot be read: {each.path}: {error.strerror}")
     for key in (late if keys is None else keys) if late or names.unread else ():
-        uid = late.get(key, names.unread.get(hash(key)))
-        if uid is not None:
+        if (uid := late.get(key, names.unread.get(key))) is not None:
             from gputui.inventory.claim import Claim
 
             yield Record(Claim(key, user_name(uid)), (0, 0), True, "")
@@ -167,8 +157,8 @@ def open_files(inheritable: bool) -> dict[int, File]:
 def _alive(found: Found) -> Record | None:
     """Return the record of this name; None if its holder has ended, or we make no such name. Raises
     UntrustedFileError, OSError."""
-    step = found.step
-    if step is None:
+    name = re.fullmatch(NAME, found.name)
+    if name is None:
         return None
     held = held_file(found.path, range_of(found.key), ANNOUNCED)
     if held is None:
@@ -182,10 +172,10 @@ def _alive(found: Found) -> Record | None:
     claim = replace(
         _read(held.document, found.key, user_name(held.facts.st_uid)),
         own=held.facts.st_uid == os.geteuid(),
-        step=step,
+        step=int(name["step"] or 0),
         record=found.path,
     )
-    return Record(claim, file_of(held.facts), held.length == HELD, found.token)
+    return Record(claim, file_of(held.facts), held.length == HELD, name["token"])
 
 
 def remove_ended(path: str) -> bool:

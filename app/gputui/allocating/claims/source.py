@@ -32,14 +32,13 @@ class WithClaims:
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
         from gputui.allocating.claims.files import seen
-        from gputui.allocating.claims.folder import Problems
 
-        problems = Problems()
-        names = seen(self._environ, problems)
+        names = seen(self._environ)
+        there = names.records or names.tickets or names.unread
         if self._by_index is None and Want.WHOLE in want:
             # Claims and the queue are by UUID, which is not read for devices that are wanted by index only.
-            self._by_index = not any(names)
-        if not any(names) and not problems.missing and not problems.ignored:
+            self._by_index = not there
+        if not there and not any(names.problems):
             return self._source.read(want, among)
         # Imported here: on most boxes nobody has ever claimed anything.
         from gputui.allocating.claims.read import claims
@@ -48,7 +47,9 @@ class WithClaims:
             # (Also in later readings: a device keeps its key.)
             want &= ~Want.WHOLE
         snapshot = self._source.read(want, among)
-        found, odd = claims(self._environ, snapshot.by_key, names, problems)
+        if names.unread:
+            names = seen(self._environ, snapshot.by_key)
+        found, odd = claims(self._environ, snapshot.by_key, names)
         if found != self._found:
             from gputui.allocating.claims.own_lease import own_lease
 
