@@ -114,17 +114,17 @@ def _key(name: str) -> str:
 
 
 class Listing(NamedTuple):
-    """The names of the records and tickets to open; the devices that it is for; and the owners of the other
-    files (`_Unread`)."""
+    """The names of the records and tickets to open, the owners of the other files (`_Unread`), the problems,
+    and the devices that it is for."""
 
     records: list[Found]
     tickets: list[Found]
-    keys: frozenset[str]
     unread: Mapping[str | None, int]
     problems: Problems
+    keys: frozenset[str]
 
 
-_NOTHING = Listing([], [], frozenset(), {}, Problems([], []))
+_NOTHING = Listing([], [], {}, Problems([], []), frozenset())
 _seen: dict[str | None, tuple[float, Listing]] = {}
 """By the value of `VARIABLE`: until when the last listing is valid, by the monotonic clock, and the listing.
 """
@@ -149,6 +149,14 @@ def seen(environ: Environ, keys: Iterable[str] = ()) -> Listing:
         _seen[named] = time.monotonic() + (_WORTH * cost if cost > _CHEAP else 0.0), listing
     # (Whoever opens the files adds problems.)
     return listing._replace(problems=Problems(*map(list, listing.problems)))
+
+
+def is_anything_there(environ: Environ) -> bool:
+    """Whether there are any files; nothing is listed completely to find that."""
+    with contextlib.suppress(OSError):
+        found = places(environ, Problems([], []))
+        return any(place.names or (place.uid is not None and os.listdir(place.folder)) for place in found)  # noqa: PTH208
+    return True
 
 
 def in_time(files: Iterable[Found]) -> Iterator[tuple[Found, bool]]:
@@ -207,7 +215,7 @@ def listed(environ: Environ, keys: Iterable[str] = ()) -> Listing:
     if unread:
         problems.ignored.append("too many records: devices of those that are not read count as claimed")
     records, tickets = ([Found(*each) for each in files if each[0].endswith(end)] for end in (RECORD, TICKET))
-    return Listing(records, tickets, keys, unread, problems)
+    return Listing(records, tickets, unread, problems, keys)
 
 
 def _shared(of_each: _Files, keys: Collection[str], unread: _Unread) -> _Files:
@@ -220,8 +228,9 @@ def _shared(of_each: _Files, keys: Collection[str], unread: _Unread) -> _Files:
             share = left // (len(alike) - number)
             left -= min(share, len(theirs))
             if len(theirs) > share:
-                # (Tickets of one user are then in the order of drawing.)
-                theirs.sort()
+                if end == TICKET:
+                    # (They are then in the order of drawing.)
+                    theirs.sort()
                 place = theirs[0][1]
                 if place.uid is None:
                     # (Another user can move files of somebody to it.)

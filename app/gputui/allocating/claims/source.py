@@ -31,24 +31,22 @@ class WithClaims:
         self._source.open()
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
-        from gputui.allocating.claims.files import seen
+        from gputui.allocating.claims.files import is_anything_there, seen
 
-        names = seen(self._environ)
-        there = names.records or names.tickets or names.unread
-        if self._by_index is None and Want.WHOLE in want:
+        if Want.WHOLE in want:
             # Claims and the queue are by UUID, which is not read for devices that are wanted by index only.
-            self._by_index = not there
-        if not there and not any(names.problems):
-            return self._source.read(want, among)
+            # (Also in later readings: a device keeps its key.)
+            if self._by_index is None:
+                self._by_index = not is_anything_there(self._environ)
+            if not self._by_index:
+                want &= ~Want.WHOLE
+        snapshot = self._source.read(want, among)
+        names = seen(self._environ, snapshot.by_key)
+        if not any((*names[:3], *names.problems)):
+            return snapshot
         # Imported here: on most boxes nobody has ever claimed anything.
         from gputui.allocating.claims.read import claims
 
-        if self._by_index is False:
-            # (Also in later readings: a device keeps its key.)
-            want &= ~Want.WHOLE
-        snapshot = self._source.read(want, among)
-        if names.unread:
-            names = seen(self._environ, snapshot.by_key)
         found, odd = claims(self._environ, snapshot.by_key, names)
         if found != self._found:
             from gputui.allocating.claims.own_lease import own_lease
