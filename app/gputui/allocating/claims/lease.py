@@ -130,7 +130,7 @@ class Lease:
         devices: they stay locked as long as the step lives, even if the command of that lease ends first."""
         return [
             *self.descriptors,
-            *(number for key in self.keys for number in self.within.locks.get(key, ())),
+            *(number for number, key in self.within.locks.items() if key in self.keys),
         ]
 
     def inherit(self) -> None:

@@ -12,12 +12,13 @@ pids of another namespace, and roots whose pid now belongs to another process, b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
 
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
-from gputui.inventory.light_dataclasses import dataclass, replace
-from gputui.inventory.process import Identity, Process
+from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.process import Identity
 from gputui.system.lock_holders import opened
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.process_stat import ProcessStat, owner_of, process_stat
@@ -28,23 +29,11 @@ _CLOCKS_DIFFER = 60.0
 """Seconds by which the start of a process may seem too early, because it is counted from the boot."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Holder:
-    """A job that holds devices: the common content of all its records."""
-
-    user: str
-    roots: tuple[Identity, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Node:
-    """A process or an ancestor of one: its parent, and the jobs that it belongs to by itself.
-
-    (It also belongs to the jobs of its ancestors.)
-    """
-
-    parent: int
-    holders: frozenset[_Holder]
+_Holder = tuple[str, tuple[Identity, ...]]
+"""A job that holds devices: the common content of all its records, its user and its roots."""
+_Node = tuple[int, set[_Holder]]
+"""A process or an ancestor of one: its parent, and the jobs that it belongs to by itself. (It also belongs to
+the jobs of its ancestors.)"""
 
 
 class System:
@@ -65,9 +54,9 @@ class ClaimProcesses:
 
     def __init__(self, system: System | None = None) -> None:
         self._system = system or System()
-        self._holders: frozenset[_Holder] = frozenset()
-        self._known: dict[tuple[int, float | None], frozenset[_Holder]] = {}
-        self._found: dict[_Holder, tuple[int, ...] | None] = {}
+        self._holders = set[_Holder]()
+        self._known = dict[tuple[int, float | None], set[_Holder]]()
+        self._found = dict[_Holder, tuple[int, ...]]()
 
     def last(self, claims: Iterable[Claim]) -> tuple[Claim, ...]:
         """Return the claims with the pids that were found last; asks nothing."""
@@ -75,51 +64,44 @@ class ClaimProcesses:
 
     def of(self, claims: Sequence[Claim], devices: Iterable[Device]) -> tuple[Claim, ...]:
         """Return the claims, each with the pids of its processes among those on the devices."""
-        holders = frozenset(_holder(claim) for claim in claims if claim.roots)
+        holders = {_holder(claim) for claim in claims if claim.roots}
         self._found = {}
         if holders and in_initial_namespace():
-            self._forget(claims, holders)
-            self._find(claims, holders, _listed(devices))
+            self._find(claims, holders, devices)
         return self.last(claims)
 
-    def _forget(self, claims: Sequence[Claim], holders: frozenset[_Holder]) -> None:
-        """Forget the processes that may belong to new claims."""
-        new = holders - self._holders
-        self._holders = holders
-        if not new:
-            return
-        since = min((c.since or 0.0 for c in claims if _holder(c) in new), default=0.0) - _CLOCKS_DIFFER
-        self._known = {key: found for key, found in self._known.items() if key[1] and key[1] < since}
-
-    def _find(
-        self, claims: Sequence[Claim], holders: frozenset[_Holder], processes: Collection[Process]
-    ) -> None:
+    def _find(self, claims: Sequence[Claim], holders: set[_Holder], devices: Iterable[Device]) -> None:
+        # Those that exist in our pid namespace, each once.
+        processes = {(p.pid, p.started): p for d in devices for p in d.processes or () if p.note is None}
+        # Processes that may belong to new claims are looked up again.
+        new = [claim for claim in claims if _holder(claim) in holders - self._holders]
+        since = _first(new) if new else inf
         way_up: _WayUp | None = None
         members: dict[_Holder, list[int]] = {holder: [] for holder in holders}
         known = {}
-        for process in processes:
-            key = process.pid, process.started
-            belongs = self._known.get(key)
+        for key, process in processes.items():
+            if process.started is None:
+                continue
+            belongs = self._known.get(key) if process.started < since else None
             if belongs is None:
                 way_up = way_up or _WayUp(self._system, claims)
-                belongs = way_up.holders_of(process)
+                belongs = way_up.holders_of(process.pid, process.started)
             known[key] = belongs
             for holder in belongs & holders:
                 members[holder].append(process.pid)
-        self._known = known
+        self._known, self._holders = known, holders
         for holder, pids in members.items():
-            if pids or any(_is_root(self._system, root, holder.user) for root in holder.roots):
-                self._found[holder] = tuple(sorted(set(pids)))
+            if pids or any(_is_root(self._system, root, holder[0]) for root in holder[1]):
+                self._found[holder] = tuple(sorted({*pids}))
 
 
 def _holder(claim: Claim) -> _Holder:
-    return _Holder(claim.user, claim.roots)
+    return claim.user, claim.roots
 
 
-def _listed(devices: Iterable[Device]) -> Collection[Process]:
-    """Return the processes that exist in our pid namespace, each once."""
-    found = {p.pid: p for d in devices for p in d.processes or () if p.note is None and p.started is not None}
-    return found.values()
+def _first(claims: Iterable[Claim]) -> float:
+    """Return when the first of these claims began; no process that started before can belong to them."""
+    return min(claim.since or 0.0 for claim in claims) - _CLOCKS_DIFFER
 
 
 def _user_of(system: System, pid: int) -> str | None:
@@ -155,21 +137,19 @@ class _WayUp:
             (claim.record.rpartition("/")[2], claim.user): claim for claim in claims if claim.record
         }
         self._users = {claim.user for claim in claims}
-        self._since = min((claim.since or 0.0 for claim in claims), default=0.0) - _CLOCKS_DIFFER
+        self._since = _first(claims)
 
-    def holders_of(self, process: Process) -> frozenset[_Holder]:
+    def holders_of(self, pid: int, started: float) -> set[_Holder]:
         """Return the jobs that a process belongs to; several, where one was started inside another."""
-        found: set[_Holder] = set()
-        # A process cannot have inherited a file that was opened after its start.
-        inherits = process.started is not None and process.started >= self._since
-        pid = process.pid
+        found = set[_Holder]()
         for _ in range(_MOST_ANCESTORS):
-            node = self._node(pid, inherits)
+            # A process cannot have inherited a file that was opened after its start.
+            node = self._node(pid, started >= self._since)
             if node is None:
                 break
-            found |= node.holders
-            pid = node.parent
-        return frozenset(found)
+            pid, holders = node
+            found |= holders
+        return found
 
     def _node(self, pid: int, inherits: bool) -> _Node | None:
         """Return the known facts about a process; None for init, the kernel, and a process that has ended."""
@@ -177,14 +157,14 @@ class _WayUp:
             return None
         if pid not in self._nodes:
             stat = self._system.stat(pid)
-            self._nodes[pid] = stat and _Node(stat.parent, frozenset(self._seen(pid, stat, inherits)))
+            self._nodes[pid] = stat and (stat.parent, self._seen(pid, stat, inherits))
         return self._nodes[pid]
 
     def _seen(self, pid: int, stat: ProcessStat, inherits: bool) -> set[_Holder]:
         found = {
             holder
             for root, holder in self._roots.get(pid, ())
-            if _is_root(self._system, root, holder.user, stat)
+            if _is_root(self._system, root, holder[0], stat)
         }
         found |= self._made_session(pid, stat.session)
         if not found and inherits:
@@ -204,7 +184,7 @@ class _WayUp:
         return {
             holder
             for root, holder in at_its_pid
-            if holder.user == user and (stat is None or stat.ticks == root.ticks)
+            if holder[0] == user and (stat is None or stat.ticks == root.ticks)
         }
 
     def _inherited(self, pid: int) -> set[_Holder]:
