@@ -33,6 +33,7 @@ from gputui.allocating.claims.read import HELD, range_of
 from gputui.allocating.queue import BEAT
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.spec import Task
+from gputui.system.namespaces import pid_namespace
 from gputui.system.record_locks import END, lock, unlock
 from simnvml import SimulatedNvml
 from unit.claims_support import record_name
@@ -144,8 +145,9 @@ def _keep(
             is_record = endings[number % len(endings)] == RECORD
             name = record_name(key, uid, 0, token) if is_record else f"wait.{uid}.{token}{TICKET}"
             file = os.open(f"{place}/{name}", os.O_RDWR | os.O_CREAT, 0o644)
-            # (Of the others nothing is read.)
-            os.write(file, text if number < 10 * FILES // USERS else b"{}")
+            # (Of the others nothing is read: a listing has the last ones first, or the first ones.)
+            is_read = min(number, FILES - number) < 10 * FILES // USERS
+            os.write(file, text if is_read else b"{}")
             if not alive:
                 os.close(file)
             elif is_record:
@@ -187,8 +189,11 @@ def _only_job(environ: dict[str, str]) -> str:
 HONEST = json.dumps({"since": 1.0, "command": "python train.py", "count": 2, "roots": [[1, 1]] * 8}).encode()
 HOSTILE = b"[" + b'{"a":[1e9]},' * 1300 + b"0]"
 """Slow to read for its size, which is the most that is read."""
-LARGE = ('{"command": "' + "\U0001f600" * 3500 + f'", "roots": {[[2**30, 2**40]] * 64}' + "}").encode()
-"""As much as is kept of a record."""
+_ROOTS = f'"roots": {[[1, number] for number in range(64)]}, "pids": "{pid_namespace()}"'
+_NAMES = json.dumps([f"{number:08}" for number in range(1024)])
+LARGE = ('{"command": "' + "\U0001f600" * 3500 + f'", {_ROOTS}}}').encode()
+LARGE_TICKET = ('{"command": "' + "\U0001f600" * 500 + f'", "devices": {_NAMES}}}').encode()
+"""As much as is read of a record and a ticket."""
 
 
 def _real(number: int) -> str:
@@ -207,6 +212,7 @@ def situations() -> Iterator[tuple[str, Prepare]]:
         ("records that say much", (RECORD,), True, LARGE, _real),
         ("made-up devices", (RECORD,), True, HONEST, _made_up),
         ("living tickets", (TICKET,), True, HONEST, _real),
+        ("tickets that say much", (TICKET,), True, LARGE_TICKET, _real),
         ("both, slow to read", (RECORD, TICKET), True, HOSTILE, _real),
     )
     for what, endings, alive, text, devices in crowds:

@@ -48,6 +48,10 @@ others can move files of anybody to it. The devices of records that are not open
 files in the folder of format 1 are not opened, claims may be missing (`Problems`). Of the tickets of one
 person, the first ones are opened."""
 
+MAX_COMMAND = 500
+"""The most characters of a command in a record or a ticket. JSON writes one as twelve bytes at worst, and the
+screen keeps those of a thousand files."""
+
 MOST_SECONDS = 0.05
 """The CPU seconds after which a look opens no more records of other persons, and no more tickets. A file may
 have 16 KiB of JSON, and anybody can lock thousands of parts of it for reading, all of which the kernel goes

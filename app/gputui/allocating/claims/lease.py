@@ -38,7 +38,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from gputui.allocating.claims.files import create_locked, listed, new_token
+from gputui.allocating.claims.files import MAX_COMMAND, create_locked, listed, new_token
 from gputui.allocating.claims.folder import REMEDY, older_folder, own_place
 from gputui.allocating.claims.own_lease import NO_LEASE, OwnLease, own_lease
 from gputui.allocating.claims.read import ANNOUNCED, HELD, Record, range_of, records, remove_ended
@@ -59,8 +59,6 @@ _PATIENCE = 0.5
 """Seconds to wait for others that are also looking, and may release a device at once."""
 _PAUSE = 0.003
 """Seconds between two looks."""
-_MAX_COMMAND = 1000
-"""Characters; JSON writes one as twelve bytes at worst, and a record has 16 KiB."""
 
 
 class TakenError(Exception):
@@ -198,7 +196,7 @@ def take(
             folders,
             lease,
             environ,
-            {"command": command[:_MAX_COMMAND], "job": job, "until": until, "client": client},
+            {"command": command[:MAX_COMMAND], "job": job, "until": until, "client": client},
         )
     except (TakenError, UnsafeError):
         lease.release()

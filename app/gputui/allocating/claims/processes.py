@@ -12,13 +12,14 @@ pids of another namespace, and roots whose pid now belongs to another process, b
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from math import inf
 
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
-from gputui.inventory.process import Identity
 from gputui.system.lock_holders import opened
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.process_stat import ProcessStat, owner_of, process_stat
@@ -29,11 +30,8 @@ _CLOCKS_DIFFER = 60.0
 """Seconds by which the start of a process may seem too early, because it is counted from the boot."""
 
 
-_Holder = tuple[str, tuple[Identity, ...]]
+_Holder = tuple[str, tuple[tuple[int, int], ...]]
 """A job that holds devices: the common content of all its records, its user and its roots."""
-_Node = tuple[int, set[_Holder]]
-"""A process or an ancestor of one: its parent, and the jobs that it belongs to by itself. (It also belongs to
-the jobs of its ancestors.)"""
 
 
 class System:
@@ -74,9 +72,9 @@ class ClaimProcesses:
         # Those that exist in our pid namespace, each once.
         processes = {(p.pid, p.started): p for d in devices for p in d.processes or () if p.note is None}
         # Processes that may belong to new claims are looked up again.
-        new = [claim for claim in claims if _holder(claim) in holders - self._holders]
-        since = _first(new) if new else inf
-        way_up: _WayUp | None = None
+        new = holders - self._holders
+        since = _first(claim for claim in claims if _holder(claim) in new) if new else inf
+        way_up = _WayUp(self._system, claims)
         members: dict[_Holder, list[int]] = {holder: [] for holder in holders}
         known = {}
         for key, process in processes.items():
@@ -84,14 +82,13 @@ class ClaimProcesses:
                 continue
             belongs = self._known.get(key) if process.started < since else None
             if belongs is None:
-                way_up = way_up or _WayUp(self._system, claims)
                 belongs = way_up.holders_of(process.pid, process.started)
             known[key] = belongs
             for holder in belongs & holders:
                 members[holder].append(process.pid)
         self._known, self._holders = known, holders
         for holder, pids in members.items():
-            if pids or any(_is_root(self._system, root, holder[0]) for root in holder[1]):
+            if pids or any(way_up.is_root(*root, holder) for root in holder[1]):
                 self._found[holder] = tuple(sorted({*pids}))
 
 
@@ -104,34 +101,16 @@ def _first(claims: Iterable[Claim]) -> float:
     return min(claim.since or 0.0 for claim in claims) - _CLOCKS_DIFFER
 
 
-def _user_of(system: System, pid: int) -> str | None:
-    owner = system.owner(pid)
-    return None if owner is None else user_name(owner)
-
-
-def _is_root(system: System, root: Identity, user: str, known: ProcessStat | None = None) -> bool:
-    """Whether the process with this pid really belongs to the claim, because any user may write any pid in a
-    record.
-
-    The user must own it, or have started it (sudo); otherwise a user could present another's jobs as their
-    own.
-    """
-    stat = known or system.stat(root.pid)
-    if stat is None or stat.ticks != root.ticks:
-        return False
-    return user in (_user_of(system, root.pid), _user_of(system, stat.parent))
-
-
 class _WayUp:
     """The ancestors of the processes of one reading, each looked up once."""
 
     def __init__(self, system: System, claims: Sequence[Claim]) -> None:
         self._system = system
-        self._nodes: dict[int, _Node | None] = {}
-        self._roots: dict[int, list[tuple[Identity, _Holder]]] = {}
+        self._stat, self._seen = cache(system.stat), cache(self._belongs)
+        self._roots = defaultdict[int, list[tuple[int, _Holder]]](list)
         for claim in claims:
-            for root in claim.roots:
-                self._roots.setdefault(root.pid, []).append((root, _holder(claim)))
+            for pid, ticks in claim.roots:
+                self._roots[pid].append((ticks, _holder(claim)))
         # (Others may have files of the same name.)
         self._records: dict[tuple[str, str | None], Claim] = {
             (claim.record.rpartition("/")[2], claim.user): claim for claim in claims if claim.record
@@ -139,58 +118,51 @@ class _WayUp:
         self._users = {claim.user for claim in claims}
         self._since = _first(claims)
 
+    def _user(self, pid: int) -> str | None:
+        owner = self._system.owner(pid)
+        return None if owner is None else user_name(owner)
+
+    def is_root(self, pid: int, ticks: int, holder: _Holder) -> bool:
+        """Whether this process really belongs to the job, because any user may write any pid in a record.
+
+        The user must own it, or have started it (sudo); otherwise a user could present another's jobs as
+        their own.
+        """
+        stat = self._stat(pid)
+        if stat is None or stat.ticks != ticks:
+            return False
+        return holder[0] in (self._user(pid), self._user(stat.parent))
+
     def holders_of(self, pid: int, started: float) -> set[_Holder]:
         """Return the jobs that a process belongs to; several, where one was started inside another."""
         found = set[_Holder]()
         for _ in range(_MOST_ANCESTORS):
-            # A process cannot have inherited a file that was opened after its start.
-            node = self._node(pid, started >= self._since)
-            if node is None:
+            stat = self._stat(pid) if pid > 1 else None
+            if stat is None:
                 break
-            pid, holders = node
-            found |= holders
+            # A process cannot have inherited a file that was opened after its start.
+            found |= self._seen(pid, stat.session, started >= self._since)
+            pid = stat.parent
         return found
 
-    def _node(self, pid: int, inherits: bool) -> _Node | None:
-        """Return the known facts about a process; None for init, the kernel, and a process that has ended."""
-        if pid <= 1:
-            return None
-        if pid not in self._nodes:
-            stat = self._system.stat(pid)
-            self._nodes[pid] = stat and (stat.parent, self._seen(pid, stat, inherits))
-        return self._nodes[pid]
-
-    def _seen(self, pid: int, stat: ProcessStat, inherits: bool) -> set[_Holder]:
-        found = {
-            holder
-            for root, holder in self._roots.get(pid, ())
-            if _is_root(self._system, root, holder[0], stat)
-        }
-        found |= self._made_session(pid, stat.session)
-        if not found and inherits:
-            found |= self._inherited(pid)
-        return found
-
-    def _made_session(self, pid: int, leader: int) -> set[_Holder]:
-        """Return the jobs whose root is the leader of the process's session.
-
-        (Process groups do not help: all processes of a shell's pipeline share one, and only the first may be
-        the job's.)
-        """
-        at_its_pid = self._roots.get(leader)
-        if not at_its_pid:
-            return set()
-        stat, user = self._system.stat(leader), _user_of(self._system, pid)
-        return {
-            holder
-            for root, holder in at_its_pid
-            if holder[0] == user and (stat is None or stat.ticks == root.ticks)
-        }
+    def _belongs(self, pid: int, session: int, inherits: bool) -> set[_Holder]:
+        """Return the jobs that a process belongs to by itself."""
+        found = {holder for ticks, holder in self._roots.get(pid, ()) if self.is_root(pid, ticks, holder)}
+        # Those whose root is the leader of its session. (Process groups do not help: all processes of a
+        # shell's pipeline share one, and only the first may be the job's.)
+        if of_the_leader := self._roots.get(session):
+            leader, user = self._stat(session), self._user(pid)
+            found |= {
+                holder
+                for ticks, holder in of_the_leader
+                if holder[0] == user and (leader is None or leader.ticks == ticks)
+            }
+        return found or (self._inherited(pid) if inherits else found)
 
     def _inherited(self, pid: int) -> set[_Holder]:
         """Return the jobs whose records it has open. Of several for one device, it belongs to the innermost
         step: a step inherits the record of the lease around it only to keep it locked."""
-        user = _user_of(self._system, pid)
+        user = self._user(pid)
         if user not in self._users:
             return set()
         innermost: dict[str, Claim] = {}

@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputui.allocating.claims.files import (
+    MAX_COMMAND,
     NAME,
     Found,
     Listing,
@@ -37,7 +38,6 @@ from gputui.system.users import user_name
 
 if TYPE_CHECKING:
     from gputui.inventory.claim import Claim
-    from gputui.inventory.process import Identity
     from gputui.vendors.visibility import Environ
 
 ANNOUNCED, HELD = 2, 1
@@ -49,9 +49,7 @@ _FIRST_RANGE = 0x677075 << 36
 _MAX_PROBLEMS = 3
 """The most problems that are returned one by one; the others are only counted."""
 
-_MAX_TEXT = 4000
-"""The most characters of a command that are read from a record."""
-_MAX_ROOTS = 64
+_MAX_ROOTS = 16
 """The most roots that are read from one record: a job has two, its command and its supervisor; jobs share a
 claim."""
 
@@ -166,15 +164,12 @@ def _alive(found: Found) -> Record | None:
             # Its holder executed a command, or was killed, and could not remove it.
             remove_ended(found.path)
         return None
-    from gputui.inventory.light_dataclasses import replace
+    from gputui.inventory.claim import Claim
 
+    user, own = held.facts.st_uid, held.facts.st_uid == os.geteuid()
+    known = Claim(found.key, user_name(user), step=int(name["step"] or 0), own=own, record=found.path)
     # (Its content is for people only: the device is held in any case.)
-    claim = replace(
-        _read(held.document, found.key, user_name(held.facts.st_uid)),
-        own=held.facts.st_uid == os.geteuid(),
-        step=int(name["step"] or 0),
-        record=found.path,
-    )
+    claim = _completed(known, held.document)
     return Record(claim, file_of(held.facts), held.length == HELD, name["token"])
 
 
@@ -202,39 +197,33 @@ def remove_ended(path: str) -> bool:
     return False
 
 
-def _read(document: Any, key: str, user: str) -> Claim:
-    from gputui.inventory.claim import Claim
+def _completed(known: Claim, document: Any) -> Claim:
+    """The claim that is `known` from the system, completed with its own statements."""
+    from gputui.inventory.light_dataclasses import replace
 
     if not isinstance(document, dict):
-        return Claim(key, user)
+        return known
     pid, roots, command = map(document.get, ("pid", "roots", "command"))
     if document.get("pids") != pid_namespace():
         # A pid of another namespace (a container) is another process here.
         pid = roots = None
     pid = pid if _is_pid(pid) else None
-    return Claim(
-        key,
-        user,
-        moment_of(document.get("since")),
-        command[:_MAX_TEXT] if isinstance(command, str) else None,
-        pid,
-        word_of(document.get("job")),
-        pid is not None and not exists(pid),
-        roots=_roots(roots),
+    pairs = roots[:_MAX_ROOTS] if isinstance(roots, list) else []
+    return replace(
+        known,
+        since=moment_of(document.get("since")),
+        command=command[:MAX_COMMAND] if isinstance(command, str) else None,
+        pid=pid,
+        job=word_of(document.get("job")),
+        ended=pid is not None and not exists(pid),
+        roots=tuple(tuple(pair) for pair in pairs if _is_root(pair)),
         until=moment_of(document.get("until")),
         client=word_of(document.get("client")),
     )
 
 
-def _roots(value: object) -> tuple[Identity, ...]:
-    from gputui.inventory.process import Identity
-
-    pairs = value[:_MAX_ROOTS] if isinstance(value, list) else []
-    return tuple(
-        Identity(pair[0], pair[1])
-        for pair in pairs
-        if isinstance(pair, list) and len(pair) == 2 and _is_pid(pair[0]) and isinstance(pair[1], int)
-    )
+def _is_root(pair: object) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and _is_pid(pair[0]) and isinstance(pair[1], int)
 
 
 def _is_pid(value: object) -> bool:

@@ -56,7 +56,7 @@ class WithClaims:
         if names.tickets and Want.QUEUE in want:
             from gputui.allocating.queue import waiters
 
-            snapshot = replace(snapshot, waiters=waiters(self._environ, names.tickets))
+            snapshot = replace(snapshot, waiters=waiters(self._environ, names.tickets, snapshot.by_key))
         claimed = self._marked
         if not claimed and not odd:
             return snapshot
