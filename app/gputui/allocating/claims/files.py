@@ -48,7 +48,7 @@ others can move files of anybody to it. The devices of records that are not open
 files in the folder of format 1 are not opened, claims may be missing (`Problems`). Of the tickets of one
 person, the first ones are opened."""
 
-MAX_COMMAND = 500
+MAX_COMMAND = 250
 """The most characters of a command in a record or a ticket. JSON writes one as twelve bytes at worst, and the
 screen keeps those of a thousand files."""
 

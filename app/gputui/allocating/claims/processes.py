@@ -106,7 +106,8 @@ class _WayUp:
 
     def __init__(self, system: System, claims: Sequence[Claim]) -> None:
         self._system = system
-        self._stat, self._seen = cache(system.stat), cache(self._belongs)
+        self._stat = cache(system.stat)
+        self._seen = dict[int, set[_Holder]]()
         self._roots = defaultdict[int, list[tuple[int, _Holder]]](list)
         for claim in claims:
             for pid, ticks in claim.roots:
@@ -140,8 +141,10 @@ class _WayUp:
             stat = self._stat(pid) if pid > 1 else None
             if stat is None:
                 break
-            # A process cannot have inherited a file that was opened after its start.
-            found |= self._seen(pid, stat.session, started >= self._since)
+            if pid not in self._seen:
+                # A process cannot have inherited a file that was opened after its start.
+                self._seen[pid] = self._belongs(pid, stat.session, started >= self._since)
+            found |= self._seen[pid]
             pid = stat.parent
         return found
 

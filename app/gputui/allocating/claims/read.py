@@ -49,7 +49,7 @@ _FIRST_RANGE = 0x677075 << 36
 _MAX_PROBLEMS = 3
 """The most problems that are returned one by one; the others are only counted."""
 
-_MAX_ROOTS = 16
+_MAX_ROOTS = 8
 """The most roots that are read from one record: a job has two, its command and its supervisor; jobs share a
 claim."""
 
