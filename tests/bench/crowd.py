@@ -33,6 +33,7 @@ from gputui.allocating.claims.read import HELD, range_of
 from gputui.allocating.queue import BEAT
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.spec import Task
+from gputui.system.namespaces import pid_namespace
 from gputui.system.record_locks import END, lock, unlock
 from simnvml import SimulatedNvml
 from unit.claims_support import record_name
@@ -42,8 +43,9 @@ KEYS, PICKS, SETTLES = 40, 7, 4.0
 USERS, FILES = 117, 512
 """The size of a crowd: users, and the files of each."""
 SHM = "/dev/shm"
-FIRST, AT_ONCE = 200_000, 30
-"""The number of the first user of a crowd, and the users whose files one process holds."""
+FIRST, AT_ONCE = 70_000, 30
+"""The number of the first user of a crowd (containers of others have none below 100,000, subuid(5)), and the
+users whose files one process holds."""
 EMPTY = replace(BOXES["dgx-h100"], tasks=())
 MOST = 1200
 """Seconds after which the load ends by itself, in case this program is killed."""
@@ -95,8 +97,12 @@ def claim_files(claims: Path, count: int) -> Iterator[list[int]]:
 
 
 @contextlib.contextmanager
-def crowd(claims: Path, endings: Sequence[str], alive: bool, text: bytes) -> Iterator[list[int]]:
-    """Many users' folders, each with records of four of the devices or tickets or both, of this content."""
+def crowd(
+    claims: Path, endings: Sequence[str], alive: bool, text: bytes, devices: Callable[[int], str]
+) -> Iterator[list[int]]:
+    """Many users' folders, each with records or tickets or both, of this content.
+
+    The device of a record follows from its number."""
     reading, writing = os.pipe()
     makers = []
     try:
@@ -106,7 +112,8 @@ def crowd(claims: Path, endings: Sequence[str], alive: bool, text: bytes) -> Ite
                 try:
                     # (Other users cannot walk to the temporary folder.)
                     os.chdir(claims)
-                    _keep(range(first, min(first + AT_ONCE, FIRST + USERS)), endings, alive, text, writing)
+                    users = range(first, min(first + AT_ONCE, FIRST + USERS))
+                    _keep(users, endings, alive, text, writing, devices)
                 finally:
                     os._exit(1)
         for _ in makers:
@@ -118,7 +125,14 @@ def crowd(claims: Path, endings: Sequence[str], alive: bool, text: bytes) -> Ite
             os.waitpid(pid, 0)
 
 
-def _keep(users: range, endings: Sequence[str], alive: bool, text: bytes, writing: int) -> None:
+def _keep(
+    users: range,
+    endings: Sequence[str],
+    alive: bool,
+    text: bytes,
+    writing: int,
+    devices: Callable[[int], str],
+) -> None:
     """Make the files, report that on the pipe, and hold the living ones until we are killed."""
     records, tickets, now = list[int](), list[int](), int(time.monotonic())
     os.umask(0o022)
@@ -127,12 +141,13 @@ def _keep(users: range, endings: Sequence[str], alive: bool, text: bytes, writin
         place = f"gputui-claims.2.{uid:016x}"
         Path(place).mkdir(0o755)
         for number in range(FILES):
-            key, token = EMPTY.uuid(str(number % 4)), f"{number:032x}"
+            key, token = devices(uid * FILES + number), f"{number:032x}"
             is_record = endings[number % len(endings)] == RECORD
             name = record_name(key, uid, 0, token) if is_record else f"wait.{uid}.{token}{TICKET}"
             file = os.open(f"{place}/{name}", os.O_RDWR | os.O_CREAT, 0o644)
-            # (Of the others nothing is read.)
-            os.write(file, text if number < 10 * FILES // USERS else b"{}")
+            # (Of the others nothing is read: a listing has the last ones first, or the first ones.)
+            is_read = min(number, FILES - number) < 10 * FILES // USERS
+            os.write(file, text if is_read else b"{}")
             if not alive:
                 os.close(file)
             elif is_record:
@@ -174,18 +189,34 @@ def _only_job(environ: dict[str, str]) -> str:
 HONEST = json.dumps({"since": 1.0, "command": "python train.py", "count": 2, "roots": [[1, 1]] * 8}).encode()
 HOSTILE = b"[" + b'{"a":[1e9]},' * 1300 + b"0]"
 """Slow to read for its size, which is the most that is read."""
+_ROOTS = f'"roots": {[[1, number] for number in range(64)]}, "pids": "{pid_namespace()}"'
+_NAMES = json.dumps([f"{number:08}" for number in range(1024)])
+LARGE = ('{"command": "' + "\U0001f600" * 3500 + f'", {_ROOTS}}}').encode()
+LARGE_TICKET = ('{"command": "' + "\U0001f600" * 500 + f'", "devices": {_NAMES}}}').encode()
+"""As much as is read of a record and a ticket."""
+
+
+def _real(number: int) -> str:
+    return EMPTY.uuid(str(number % 4))
+
+
+def _made_up(number: int) -> str:
+    return f"GPU-{number:080}"
 
 
 def situations() -> Iterator[tuple[str, Prepare]]:
     """The load of each situation, and the function that makes it."""
     crowds = (
-        ("dead records", (RECORD,), False, HONEST),
-        ("living records", (RECORD,), True, HONEST),
-        ("living tickets", (TICKET,), True, HONEST),
-        ("both, slow to read", (RECORD, TICKET), True, HOSTILE),
+        ("dead records", (RECORD,), False, HONEST, _real),
+        ("living records", (RECORD,), True, HONEST, _real),
+        ("records that say much", (RECORD,), True, LARGE, _real),
+        ("made-up devices", (RECORD,), True, HONEST, _made_up),
+        ("living tickets", (TICKET,), True, HONEST, _real),
+        ("tickets that say much", (TICKET,), True, LARGE_TICKET, _real),
+        ("both, slow to read", (RECORD, TICKET), True, HOSTILE, _real),
     )
-    for what, endings, alive, text in crowds:
-        made = partial(crowd, endings=endings, alive=alive, text=text)
+    for what, endings, alive, text, devices in crowds:
+        made = partial(crowd, endings=endings, alive=alive, text=text, devices=devices)
         yield f"{USERS} users, {what}", lambda claims, _, made=made: made(claims)  # type: ignore[misc]
     yield "5,000 processes", lambda claims, environ: sleeping(5000)
     yield "4 processes with 1.8 MB of arguments", lambda claims, environ: with_arguments(4)

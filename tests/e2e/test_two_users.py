@@ -1250,6 +1250,7 @@ def _link(place: Path) -> None:
 def test_nothing_that_was_there_before_keeps_root_from_setting_up(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch, plant: Callable[[Path], object]
 ) -> None:
+    use_as_default(box, monkeypatch)
     base = box.folder / "run"
     monkeypatch.setattr(folders, "ADMINISTRATED", str(base))
     base.mkdir()
@@ -1269,6 +1270,7 @@ def test_root_unmounts_nothing_that_a_link_leads_to(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An unknown user (of a container) made the link while everybody could write there."""
+    use_as_default(box, monkeypatch)
     base, disk = box.folder / "run", box.folder / "disk"
     monkeypatch.setattr(folders, "ADMINISTRATED", str(base))
     base.mkdir()

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from gputui.allocating.claims import processes
 from gputui.allocating.claims.processes import ClaimProcesses, System
 from gputui.inventory.claim import Claim
-from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, OWNER_UNKNOWN, Identity, Process
+from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, OWNER_UNKNOWN, Process
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.process_stat import ProcessStat, process_stat
 from gputui.system.users import own_name, user_name
@@ -105,15 +105,15 @@ class Model(System):
         process.claim = number
         record = f"{self.folder}/GPU-{number}@{process.uid}.{TOKEN}.claim"
         process.opened = (*process.opened, record)
-        roots = (Identity(pid, process.ticks),)
+        roots = ((pid, process.ticks),)
         since = NOW + process.ticks
         self.claims.append(Claim(f"GPU-{number}", user_name(process.uid), since, roots=roots, record=record))
         return pid
 
     def has_the_pid_of_an_ended_root(self, pid: int) -> bool:
         """Whether this process's session would look like one that a root made: a limit of living claims."""
-        roots = {root for claim in self.claims for root in claim.roots if root.pid == pid}
-        return bool(roots) and Identity(pid, self.running[pid].ticks) not in roots
+        roots = {root for claim in self.claims for root in claim.roots if root[0] == pid}
+        return bool(roots) and (pid, self.running[pid].ticks) not in roots
 
     def seen_by(self, look: ClaimProcesses) -> tuple[Claim, ...]:
         """The claims, if every running process is on a device."""
@@ -167,11 +167,11 @@ def _check(model: Model, found: tuple[Claim, ...]) -> None:
         for pid in truth:
             chain = list(model.chain(pid))
             record = f"/claims/{claim.key}@{US}.{TOKEN}.claim"
-            by_descent = any((p.pid, p.ticks) == (root.pid, root.ticks) for p in chain)
-            by_session = any(p.session == root.pid for p in chain)
+            by_descent = any((p.pid, p.ticks) == root for p in chain)
+            by_session = any(p.session == root[0] for p in chain)
             by_file = any(record in p.opened for p in chain if p.uid == US)
             assert pid in said or not (by_descent or by_session or by_file)
-        alive = root.pid in model.running and model.running[root.pid].ticks == root.ticks
+        alive = root[0] in model.running and model.running[root[0]].ticks == root[1]
         assert claim.pids is not None or not alive
 
 
@@ -246,13 +246,13 @@ def test_a_record_with_the_pid_of_somebody_elses_job_says_nothing_of_it(model: M
     theirs = model.fork(3)
     model.running[theirs].session = theirs
     model.fork(theirs)
-    lie = Claim("GPU-0", user_name(US), NOW, roots=(Identity(theirs, model.running[theirs].ticks),))
+    lie = Claim("GPU-0", user_name(US), NOW, roots=((theirs, model.running[theirs].ticks),))
     model.claims.append(lie)
     assert pids(model.seen_by(ClaimProcesses(model))) == [None]
     # A process that the user started is theirs, whichever user it runs as (sudo).
     as_root = model.fork(2)
     model.running[as_root].uid = 0
-    model.claims[0] = replace(lie, roots=(Identity(as_root, model.running[as_root].ticks),))
+    model.claims[0] = replace(lie, roots=((as_root, model.running[as_root].ticks),))
     assert pids(model.seen_by(ClaimProcesses(model))) == [(as_root,)]
 
 
@@ -278,7 +278,7 @@ def test_a_step_is_in_its_lease_and_who_is_left_of_it_is_of_the_innermost_step_o
         pid = model.fork(found[-1])
         record = f"/claims/GPU-0@{US}.step{step}.{TOKEN}.claim"
         model.running[pid].opened = (record,)
-        root = Identity(pid, model.running[pid].ticks)
+        root = (pid, model.running[pid].ticks)
         model.claims.append(replace(model.claims[0], step=step, roots=(root,), record=record))
         found.append(pid)
     orphans = [model.fork(pid) for pid in found]

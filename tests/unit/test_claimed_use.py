@@ -15,7 +15,6 @@ from gputui.choosing.people import people
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import brief, claimed_and_runs_on, reason
 from gputui.inventory.claim import Claim
-from gputui.inventory.process import Identity
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
 from gputui.tui.process_rows import rows
@@ -27,7 +26,7 @@ from unit.calling import Call
 def claims(*places: int, pids: tuple[int, ...] | None, user: str = "mira", **facts: object) -> list[Claim]:
     """The claims of one job, whose command has the pid 77."""
     since = facts.pop("since", NOW - 3600)
-    roots = facts.pop("roots", (Identity(77, 1),))
+    roots = facts.pop("roots", ((77, 1),))
     return [
         Claim(gpu(place).key, user, since, "python t.py", 77, roots=roots, pids=pids, **facts)  # type: ignore[arg-type]
         for place in places
@@ -98,7 +97,7 @@ def test_who_only_draws_there_does_not_use_it() -> None:
 def test_an_instance_that_is_used_as_claimed_is_no_use_of_its_gpu() -> None:
     parent = busy(gpu(0, mig=True), job(5))
     part = busy(instance(parent, 1), job(5))
-    mine = Claim(part.key, "mira", NOW, pid=77, roots=(Identity(77, 1),), pids=(5,))
+    mine = Claim(part.key, "mira", NOW, pid=77, roots=((77, 1),), pids=(5,))
     snapshot = replace(box(parent, instance(parent, 0), part), claims=(mine,))
     assert not differing(snapshot) and _numbers(snapshot, _only(snapshot).used) == "0:1"
     other = replace(snapshot, claims=(replace(mine, key=snapshot.devices[1].key),))
@@ -107,7 +106,7 @@ def test_an_instance_that_is_used_as_claimed_is_no_use_of_its_gpu() -> None:
 
 def test_a_launch_inside_a_job_that_has_its_own_claim_is_not_the_outer_ones_use() -> None:
     outer = claims(6, pids=(5, 6))
-    inner = claims(0, pids=(6,), roots=(Identity(88, 2),), since=NOW - 60)
+    inner = claims(0, pids=(6,), roots=((88, 2),), since=NOW - 60)
     as_claimed = seen({6: (5,), 0: (6,)}, *outer, *inner)
     assert not differing(as_claimed)
     # If the inner job strays, the difference is reported for both, because its process belongs to both.
@@ -119,7 +118,7 @@ def test_a_launch_inside_a_job_that_has_its_own_claim_is_not_the_outer_ones_use(
 
 
 def test_the_device_of_another_job_is_told_too() -> None:
-    other = claims(1, pids=(9,), user="ana", roots=(Identity(99, 3),))
+    other = claims(1, pids=(9,), user="ana", roots=((99, 3),))
     snapshot = seen({1: (5, 9)}, *claims(6, pids=(5,)), *other)
     assert [(use.user, _numbers(snapshot, use.used)) for use in differing(snapshot)] == [("mira", "1")]
 
@@ -137,7 +136,7 @@ def test_what_is_told_is_use_that_no_claim_covers(
     found = [
         claim
         for n, (places, pids, since) in enumerate(jobs)
-        for claim in claims(*places, pids=pids, roots=(Identity(n + 1, 0),), since=since)
+        for claim in claims(*places, pids=pids, roots=((n + 1, 0),), since=since)
     ]
     snapshot = seen(running, *found)
     on = {gpu(n).key: set(pids) for n, pids in running.items()}
@@ -199,7 +198,7 @@ def test_the_people_say_it() -> None:
 
 
 def test_of_two_jobs_of_one_user_each_is_told_for_itself(call: Call, tmp_path: Path) -> None:
-    second = claims(3, 4, pids=(9,), roots=(Identity(99, 3),), job="k3f9")
+    second = claims(3, 4, pids=(9,), roots=((99, 3),), job="k3f9")
     snapshot = seen(
         {0: (5,), 1: (6,), 3: (9,)}, *OUTSIDE.claims, *(replace(claim, pid=99) for claim in second)
     )

@@ -14,7 +14,7 @@ from gputui.allocating import waiting_loop
 from gputui.allocating.claims import own_lease as own_leases
 from gputui.allocating.claims import read
 from gputui.allocating.claims.lease import TakenError, take
-from gputui.allocating.claims.own_lease import own_lease
+from gputui.allocating.claims.own_lease import NO_LEASE, OwnLease, own_lease
 from gputui.allocating.queue import Ticket, waiters
 from gputui.jobs.store import all_jobs
 from gputui.sources.simulated.spec import Task
@@ -43,6 +43,10 @@ def begun(box: Box, *words: str, keep: bool = True) -> Forked:
     until(lambda: call.over or call.out)
     assert not call.over, call.err
     return call
+
+
+def _steps(own: OwnLease) -> set[tuple[str, int]]:
+    return {(claim.key, claim.step) for claim in own.claims}
 
 
 # dividing
@@ -147,7 +151,8 @@ def test_steps_divide_further(box: Box) -> None:
     def deeper(places: list[int], level: int) -> Callable[[], int]:
         def work() -> int:
             own = own_lease(os.environ)
-            assert own.steps == {box.uuids[place]: level for place in places}
+            steps = {claim.key: own.next_step(claim.key) - 1 for claim in own.claims}
+            assert steps == {box.uuids[place]: level for place in places}
             box._started = []
             step = take([box.uuids[place] for place in places[:-1]], os.environ, f"step {level + 1}")
             step.inherit()
@@ -229,7 +234,7 @@ def test_no_variable_and_no_open_file_makes_a_lease_one_s_own(box: Box) -> None:
             os.set_inheritable(descriptor, True)
             with pytest.raises(BlockingIOError):
                 lock(descriptor, 0, END)
-        assert own_lease(os.environ).steps == {}
+        assert own_lease(os.environ) == NO_LEASE
         for keep in (True, False):
             status, out, _ = box.call("run", "--gpus", "2", "--", "echo", "started", keep=keep, **variables)
             assert (status, out) == (4, "")
@@ -246,9 +251,9 @@ def test_an_open_lock_that_nobody_holds_stays_nobody_s(box: Box) -> None:
     def body() -> int:
         descriptor = os.open(record, os.O_RDWR)
         os.set_inheritable(descriptor, True)
-        assert own_lease(os.environ).steps == {}
+        assert own_lease(os.environ) == NO_LEASE
         assert begun(box, "--gpus", "2").out == "2\n"
-        assert own_lease(os.environ).steps == {}, "of our own child, which has taken it itself"
+        assert own_lease(os.environ) == NO_LEASE, "of our own child, which has taken it itself"
         return 0
 
     passing = box.fork(body)
@@ -260,7 +265,7 @@ def test_a_lease_that_is_not_passed_on_is_not_its_children_s(box: Box) -> None:
 
     def body() -> int:
         lease = take([box.uuids[2]], os.environ, "x")
-        assert own_lease(os.environ).steps == {}
+        assert own_lease(os.environ) == NO_LEASE
         for keep in (True, False):
             assert box.call("run", "--gpus", "2", "--", "true", keep=keep)[0] == 4
         lease.release()
@@ -282,7 +287,7 @@ def test_without_proc_inherited_descriptors_are_enough(box: Box, monkeypatch: py
         monkeypatch.setattr(read.os, "listdir", no_proc)
         monkeypatch.setattr(own_leases, "ancestors", lambda: iter(()))
         assert begun(box, "-n", "1").out == "2\n"
-        assert own_lease(os.environ).steps == {box.uuids[2]: 0, box.uuids[5]: 0}
+        assert _steps(own_lease(os.environ)) == {(box.uuids[2], 0), (box.uuids[5], 0)}
         assert box.call("run", "--gpus", "2", "--", "true", keep=False)[0] == 4, "closed: it is outside"
 
     box.inside([2, 5], body)
@@ -320,7 +325,9 @@ def test_a_step_in_this_very_process_is_taken_once(box: Box) -> None:
         assert box.call("run", "--gpus", "2", "--", "true", keep=True)[0] == 4
         mine.release()
         assert box.call("run", "-q", "--gpus", "2", "--", "true", keep=True)[0] == 0
-        assert own_lease(os.environ).steps == {box.uuids[2]: 0, box.uuids[5]: 0}, "the lease itself stays"
+        assert _steps(own_lease(os.environ)) == {(box.uuids[2], 0), (box.uuids[5], 0)}, (
+            "the lease itself stays"
+        )
 
     box.inside([2, 5], body)
 

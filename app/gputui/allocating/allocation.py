@@ -201,10 +201,9 @@ def queue_for(devices: Sequence[Device], snapshot: Snapshot, environ: Environ) -
     The devices of our own lease are left out, because nobody else can have them before it ends.
     """
     from gputui.allocating.claims.files import seen
-    from gputui.allocating.claims.folder import Problems
 
     keys = [device.key for device in devices if device.key not in snapshot.own_lease]
-    if not keys or not seen(environ, Problems()).tickets:
+    if not keys or not seen(environ).tickets:
         return None
     from gputui.allocating.queue import in_line_for
 

@@ -83,11 +83,8 @@ class Allocator:
         self.agree(chosen.devices, chosen.snapshot)
         if self._here and chosen.devices and not self.request.force:
             from gputui.allocating.claims.files import seen
-            from gputui.allocating.claims.folder import Problems
 
-            problems = Problems()
-            seen(self.environ, problems)
-            problems.refuse_if_missing()
+            seen(self.environ).problems.refuse_if_missing()
         queue = None if self.request.force else self._queue(chosen)
         if queue is not None:
             self._notice(queue.text())

@@ -30,20 +30,21 @@ from pathlib import Path
 from typing import Any
 
 from gputui.allocating.claims.files import (
+    MAX_COMMAND,
     MOST_TICKETS,
     WAITING,
     Found,
-    Spent,
     UntrustedFileError,
     create_locked,
     forget_what_was_seen,
     held_file,
+    in_time,
     moment_of,
     new_token,
     seen,
     word_of,
 )
-from gputui.allocating.claims.folder import MAX_FILES, Problems, older_folder, own_place
+from gputui.allocating.claims.folder import MAX_FILES, older_folder, own_place
 from gputui.allocating.claims.read import remove_ended
 from gputui.allocating.errors import UnsafeError
 from gputui.choosing.capacity import can_never_start
@@ -59,23 +60,26 @@ BEAT = 4.0
 """Seconds after which a waiter reports again that it can take devices."""
 _SILENT = 14.0
 """Seconds of silence after which a waiter has lost its place."""
-_MAX_COMMAND = 500
 _MOST_DEVICES = 1024
 _MOST_NAMED = 3
 """The most waiters that a sentence names; the others are only counted."""
 
 
-def waiters(environ: Environ, found: Iterable[Found] | None = None) -> tuple[Waiter, ...]:
+def waiters(
+    environ: Environ, found: Iterable[Found] | None = None, keys: Collection[str] | None = None
+) -> tuple[Waiter, ...]:
     """All waiters, the first in line first; those that have lost their place are behind all others.
 
-    `found` are the ticket files, where they have been listed already.
+    `found` are the ticket files, where they have been listed already. With `keys`, the devices that they name
+    are only those of this box: others may name a thousand, and a screen keeps all waiters.
     """
-    spent, there = Spent(), dict[tuple[str, str], Waiter]()
-    for each in seen(environ, Problems()).tickets if found is None else found:
+    there = dict[tuple[str, str], Waiter]()
+    for each, opened in in_time(seen(environ).tickets if found is None else found):
         with contextlib.suppress(UntrustedFileError, OSError):
-            counts = re.fullmatch(WAITING, each.name) and not spent.is_too_much(each)
-            if counts and (waiter := _alive(each.path)):
+            if opened and re.fullmatch(WAITING, each.name) and (waiter := _alive(each.path)):
                 # Some tickets exist in both formats; another user's ticket with this name is a different one.
+                if keys is not None and waiter.devices is not None:
+                    waiter = replace(waiter, devices=waiter.devices.intersection(keys))
                 same = each.name, waiter.user
                 there[same] = min(waiter, there.get(same, waiter), key=lambda one: one.place)
     return tuple(sorted(there.values(), key=lambda waiter: (waiter.silent, waiter.place)))
@@ -175,7 +179,7 @@ class Ticket:
             "count": count,
             "devices": None if devices is None else sorted(devices),
             "since": time.time(),
-            "command": command[:_MAX_COMMAND],
+            "command": command[:MAX_COMMAND],
             "step": step,
             "job": job,
             "client": client,
@@ -202,10 +206,9 @@ class Ticket:
         the top. (On a tmpfs, a ticket that is changed through mmap(2) keeps its place.) Waiters that
         can never start on this box are left out, and waiters inside a lease that is not ours.
         """
-        problems = Problems()
-        tickets = seen(environ, problems).tickets
-        line = [w for w in waiters(environ, tickets) if w.place < self._place and not w.silent]
-        if not problems.missing:
+        names = seen(environ)
+        line = [w for w in waiters(environ, names.tickets) if w.place < self._place and not w.silent]
+        if not names.problems.missing:
             self._before = {*line} if self._before is None else self._before.intersection(line)
         before = (
             w
@@ -323,7 +326,7 @@ def _read(document: Any, known: Waiter) -> Waiter:
         count=whole("count", 9999) or 1,
         devices=frozenset(devices) if named and isinstance(devices, list) else None,
         since=moment_of(document.get("since")),
-        command=command[:_MAX_COMMAND] if isinstance(command, str) else None,
+        command=command[:MAX_COMMAND] if isinstance(command, str) else None,
         step=whole("step", 9999) or 0,
         job=word_of(document.get("job")),
         client=word_of(document.get("client")),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from gputui.allocating.claims.files import seen
-from gputui.allocating.claims.folder import Problems, base
+from gputui.allocating.claims.folder import base
 from gputui.allocating.claims.keepers import Keeper, keepers
 from gputui.allocating.claims.read import claims
 from gputui.choosing.claimed_use import USE_KEYS, USE_KINDS, ClaimedUse, claimed_uses, use_document
@@ -98,9 +98,8 @@ def main(args: Call) -> int:
     found = box.claims if simulated else ()
     kept: Kept = {}
     if not simulated:
-        problems = Problems()
-        names, keys = seen(os.environ, problems), None if unread else box.by_key
-        found, odd = claims(os.environ, keys, names, problems)
+        names, keys = seen(os.environ, box.by_key), None if unread else box.by_key
+        found, odd = claims(os.environ, keys, names)
         for each in odd:
             warn(each)
         away = sum(each.uid != os.geteuid() and each.key not in keys for each in names.records) if keys else 0

@@ -63,10 +63,9 @@ def set_up(names: Sequence[str]) -> list[str]:
 
 def _refuse_if_claimed() -> None:
     """Raise RequestError if somebody has a claim or waits: afterwards nobody would see it."""
-    problems = folder.Problems()
-    names = listed({}, problems)
-    living = claims({}, None, names, problems)[0] or waiters({}, names.tickets)
-    if living or names.unread or problems.missing:
+    names = listed({})
+    living = claims({}, None, names)[0] or waiters({}, names.tickets)
+    if living or names.unread or names.problems.missing:
         raise RequestError(
             "somebody has claimed devices or waits (`gputui claims`, `gputui queue`), which nobody would see"
             " afterwards; set up when it has ended, or at the next boot: for an ordinary user,"

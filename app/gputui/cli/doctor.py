@@ -149,7 +149,7 @@ def _opens(file: str) -> str:
 
 
 def _claims(environ: Environ) -> Finding:
-    problems = Problems()
+    problems = Problems([], [])
     try:
         for _ in places(environ, problems):
             pass

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputui.inventory.light_dataclasses import field, frozen
-from gputui.inventory.process import Identity
 
 if TYPE_CHECKING:
     from gputui.inventory.typed_json import Moment
@@ -25,7 +24,8 @@ class Claim:
     step      0 for a lease on its own, 1 for a step inside a lease, 2 for a step inside such a step …
     ours      whether this process runs inside it: it has inherited the lease, and may divide it into steps
     own       whether its holder is our own user, from the system
-    roots     the processes whose descendants belong to the job: its command, and its supervisor
+    roots     the processes whose descendants belong to the job, its command and its supervisor: their pids
+              and starts (`Identity`)
     pids      its processes, of those that were seen on devices at the last look-up; None where that cannot be
               known
     until     when the job ends at the latest, in seconds since the epoch; None where it does not say
@@ -43,7 +43,7 @@ class Claim:
     step: int = 0
     ours: bool = False
     own: bool = field(default=False, compare=False)
-    roots: tuple[Identity, ...] = ()
+    roots: tuple[tuple[int, int], ...] = ()
     pids: tuple[int, ...] | None = None
     until: Moment | None = None
     client: str | None = None

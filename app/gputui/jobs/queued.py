@@ -37,7 +37,7 @@ def queue_job(
     """
     # No lease is kept while other jobs run.
     own = NO_LEASE if request.awaited else own_lease(environ)
-    if own.steps and not own.descriptors:
+    if own.claims and not own.descriptors:
         raise JobError(
             "a job cannot wait inside the claim of this process: a program in between has closed its"
             " descriptors (Python's subprocess keeps them with close_fds=False); leave --wait or --detach out"

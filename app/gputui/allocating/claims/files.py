@@ -15,7 +15,7 @@ import re
 import stat
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,8 +45,12 @@ MOST_READ = 512
 """The most records of all other persons together that one look opens, and the most tickets, however large the
 crowd. The persons with the most files are cut first. The folder of format 1 counts as one person, because
 others can move files of anybody to it. The devices of records that are not opened count as claimed; where
-records in the folder of format 1 are not opened, claims may be missing (`Problems`). Of the tickets of one
+files in the folder of format 1 are not opened, claims may be missing (`Problems`). Of the tickets of one
 person, the first ones are opened."""
+
+MAX_COMMAND = 250
+"""The most characters of a command in a record or a ticket. JSON writes one as twelve bytes at worst, and the
+screen keeps those of a thousand files."""
 
 MOST_SECONDS = 0.05
 """The CPU seconds after which a look opens no more records of other persons, and no more tickets. A file may
@@ -84,15 +88,12 @@ class UntrustedFileError(Exception):
 
 
 class Found(NamedTuple):
-    """A name in a folder that ends like one of ours. (Most do not matter; `step` checks the whole name.)
-
-    uid  its owner; None where the file is gone, or is nothing that gputui makes: others can have linked a
-         file of somebody to a name here
-    """
+    """A name in a folder that ends like one of ours, and its owner. (Most do not matter; who opens it checks
+    the whole name.)"""
 
     name: str
     place: Place
-    uid: int | None
+    uid: int
 
     @property
     def path(self) -> str:
@@ -103,24 +104,13 @@ class Found(NamedTuple):
         """The device of a record."""
         return _key(self.name)
 
-    @property
-    def token(self) -> str:
-        return self.name.rpartition(".")[0][-32:]
 
-    @property
-    def step(self) -> int | None:
-        """The step of a record: see `Claim.step`. None for a name that we do not make."""
-        match = re.fullmatch(NAME, self.name)
-        return match and int(match["step"] or 0)
-
-
-_Fields = tuple[str, Place, int | None]
+_Fields = tuple[str, Place, int]
 """The fields of a `Found`; there may be many."""
-_Files = defaultdict[int | str | None, list[_Fields]]
-_LeftOut = dict[int | str | None, int]
-"""An owner of files that are not opened: of records in a user's folder by the hash of the device (others may
-choose tens of thousands of long names), of files in the folder of format 1 by that folder, else by None."""
-_ENDS = RECORD, TICKET
+_Files = defaultdict[int | str, list[_Fields]]
+_Unread = dict[str | None, int]
+"""The owners of files that are not opened: of records by their device, if it is one that the listing is for
+(others may make up tens of thousands), else by None."""
 
 
 def _key(name: str) -> str:
@@ -128,14 +118,18 @@ def _key(name: str) -> str:
 
 
 class Listing(NamedTuple):
-    """The names of the records and tickets to open; and the owners of the others (`_LeftOut`)."""
+    """The names of the records and tickets to open, the owners of the other files (`_Unread`), the problems,
+    and the devices that it is for."""
 
     records: list[Found]
     tickets: list[Found]
-    unread: Mapping[int | str | None, int]
+    unread: Mapping[str | None, int]
+    problems: Problems
+    keys: frozenset[str]
 
 
-_seen: dict[str | None, tuple[float, Listing, Problems]] = {}
+_NOTHING = Listing([], [], {}, Problems([], []), frozenset())
+_seen: dict[str | None, tuple[float, Listing]] = {}
 """By the value of `VARIABLE`: until when the last listing is valid, by the monotonic clock, and the listing.
 """
 
@@ -145,32 +139,35 @@ valid. So users who fill the folders cost others at most a twentieth of their ti
 """
 
 
-def seen(environ: Environ, problems: Problems) -> Listing:
+def seen(environ: Environ, keys: Iterable[str] = ()) -> Listing:
     """Return the result of `listed`, for repeated readings: where listing is expensive, the previous result.
 
     Not for a process that is about to take devices.
     """
     named = environ.get(VARIABLE)
-    until, listing, wrong = _seen.get(named, (0.0, Listing([], [], {}), problems))
-    if time.monotonic() >= until:
-        wrong, began = Problems(), time.thread_time()
-        listing = listed(environ, wrong)
+    until, listing = _seen.get(named, (0.0, _NOTHING))
+    if time.monotonic() >= until or not listing.keys.issuperset(keys):
+        began = time.thread_time()
+        listing = listed(environ, listing.keys.union(keys))
         cost = time.thread_time() - began
-        _seen[named] = time.monotonic() + (_WORTH * cost if cost > _CHEAP else 0.0), listing, wrong
-    problems.missing.extend(wrong.missing)
-    problems.ignored.extend(wrong.ignored)
-    return listing
+        _seen[named] = time.monotonic() + (_WORTH * cost if cost > _CHEAP else 0.0), listing
+    # (Whoever opens the files adds problems.)
+    return listing._replace(problems=Problems(*map(list, listing.problems)))
 
 
-class Spent:
-    """The time that one look has taken to open files."""
+def is_anything_there(environ: Environ) -> bool:
+    """Whether there are any files; nothing is listed completely to find that."""
+    with contextlib.suppress(OSError):
+        found = places(environ, Problems([], []))
+        return any(place.names or (place.uid is not None and os.listdir(place.folder)) for place in found)  # noqa: PTH208
+    return True
 
-    def __init__(self) -> None:
-        self._began = time.thread_time()
 
-    def is_too_much(self, file: Found) -> bool:
-        """Whether this file is not opened any more, as another person's: see `MOST_SECONDS`."""
-        return file.uid != os.geteuid() and time.thread_time() - self._began > MOST_SECONDS
+def in_time(files: Iterable[Found]) -> Iterator[tuple[Found, bool]]:
+    """Return the files, each with whether it is still opened: another user's may not be (`MOST_SECONDS`)."""
+    until = time.thread_time() + MOST_SECONDS
+    for each in files:
+        yield each, each.uid == os.geteuid() or time.thread_time() <= until
 
 
 def forget_what_was_seen() -> None:
@@ -178,20 +175,24 @@ def forget_what_was_seen() -> None:
     _seen.clear()
 
 
-def listed(environ: Environ, problems: Problems) -> Listing:
-    """List the folders of all users. Problems, and how much is left out because there is too much, are added
-    to `problems`."""
-    persons, folders = Persons(), dict[int | None, str]()
-    me, own, others, left_out = persons.of(os.geteuid()), list[_Fields](), _Files(list), _LeftOut()
+def listed(environ: Environ, keys: Iterable[str] = ()) -> Listing:
+    """List the folders of all users, with problems, and with what is left out because there is too much, for
+    these devices."""
+    keys = frozenset(keys)
+    problems, persons, folders, unread = Problems([], []), Persons(), dict[int, str](), _Unread()
+    me, own, others = persons.of(os.geteuid()), list[_Fields](), _Files(list)
     read, sizes, kept = Counter[int | str](), Counter[int | str](), 0
     for place in places(environ, problems):
         try:
             if place.uid is None:
                 for name in place.names:
-                    uid = _owner(f"{place.folder}/{name}")
-                    # (A file that is also in its user's own folder says the same there.)
-                    if uid not in folders or not os.path.lexists(f"{folders[uid]}/{name}"):
-                        others[None if uid is None else place.folder].append((name, place, uid))
+                    with contextlib.suppress(FileNotFoundError):
+                        facts = os.lstat(f"{place.folder}/{name}")
+                        if distrust := _distrust(facts):
+                            problems.ignored.append(f"{name} is ignored: it is {distrust}")
+                        # (A file that is also in its user's own folder says the same there.)
+                        elif not os.path.lexists(f"{folders.get(facts.st_uid, '')}/{name}"):
+                            others[place.folder].append((name, place, facts.st_uid))
                 continue
             if place.uid != os.geteuid() and not is_unmapped(place.uid):
                 # (A user whose number is not known here may be anybody.)
@@ -210,40 +211,39 @@ def listed(environ: Environ, problems: Problems) -> Listing:
             theirs += zip(names, repeat(place), repeat(place.uid))
             kept += len(names)
             if kept > _MOST_KEPT:
-                others, kept = _shared(others, left_out), 0
+                others, kept = _shared(others, keys, unread), 0
         except OSError as error:
             told = problems.missing if error.errno in _SHORT else place.told
             told.append(f"claims cannot be read: {place.folder}: {error.strerror}")
-    files = [*own, *chain(*_shared(others, left_out).values())]
-    if left_out:
+    files = [*own, *chain(*_shared(others, keys, unread).values())]
+    if unread:
         problems.ignored.append("too many records: devices of those that are not read count as claimed")
-    # (Another user can move files of somebody to the folder of format 1. Files of nobody are no claims.)
-    for older in (each for each in left_out if isinstance(each, str)):
-        problems.missing.append(f"some claims may be missing: there are too many files in {older}")
-    records, tickets = ([Found(*each) for each in files if each[0].endswith(end)] for end in _ENDS)
-    return Listing(records, tickets, left_out)
+    records, tickets = ([Found(*each) for each in files if each[0].endswith(end)] for end in (RECORD, TICKET))
+    return Listing(records, tickets, unread, problems, keys)
 
 
-def _shared(of_each: _Files, left_out: _LeftOut) -> _Files:
-    """Return the files that are opened, and add the others to `left_out`: see `MOST_READ`."""
+def _shared(of_each: _Files, keys: Collection[str], unread: _Unread) -> _Files:
+    """Return the files that are opened, and add the others to `unread`: see `MOST_READ`."""
     opened = _Files(list)
-    for end in _ENDS:
+    for end in RECORD, TICKET:
         alike = [(who, [each for each in files if each[0].endswith(end)]) for who, files in of_each.items()]
         left = MOST_READ
         for number, (who, theirs) in enumerate(sorted(alike, key=lambda each: len(each[1]))):
             share = left // (len(alike) - number)
-            if len(theirs) > share:
-                # (Tickets of one user are then in the order of drawing.)
-                theirs.sort()
-            opened[who] += theirs[:share]
-            for name, place, uid in theirs[share:]:
-                what: int | str | None = None
-                if place.uid is not None and end == RECORD:
-                    what = hash(_key(name))
-                elif place.uid is None and uid is not None:
-                    what = place.folder
-                left_out[what] = uid or 0
             left -= min(share, len(theirs))
+            if len(theirs) > share:
+                if end == TICKET:
+                    # (They are then in the order of drawing.)
+                    theirs.sort()
+                place = theirs[0][1]
+                if place.uid is None:
+                    # (Another user can move files of somebody to it.)
+                    place.told.append(
+                        f"some claims may be missing: there are too many files in {place.folder}"
+                    )
+            opened[who] += theirs[:share]
+            for name, _, uid in theirs[share:]:
+                unread[key if (key := _key(name)) in keys else None] = uid
     return opened
 
 
@@ -260,14 +260,6 @@ def _names(place: Place, most: int) -> list[str]:
             if name.endswith(_UNFINISHED) and time.time() - os.lstat(path).st_ctime > _MOMENT:
                 os.unlink(path)  # noqa: PTH108 - no pathlib in `pick`
     return names[:most]
-
-
-def _owner(path: str) -> int | None:
-    """Return the `uid` of a file in a folder that all users share."""
-    with contextlib.suppress(OSError):
-        facts = os.lstat(path)
-        return None if _distrust(facts) else facts.st_uid
-    return None
 
 
 class Held(NamedTuple):

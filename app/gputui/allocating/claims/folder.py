@@ -78,7 +78,7 @@ class Place(NamedTuple):
     names: Sequence[str] = ()
 
 
-class Problems:
+class Problems(NamedTuple):
     """The files that were not read in a listing, one line each.
 
     missing  there may be claims that were not seen: nothing is claimed then
@@ -86,9 +86,8 @@ class Problems:
              their maker
     """
 
-    def __init__(self) -> None:
-        self.missing: list[str] = []
-        self.ignored: list[str] = []
+    missing: list[str]
+    ignored: list[str]
 
     def refuse_if_missing(self) -> None:
         """Raise UnsafeError if claims may be missing."""
@@ -207,7 +206,7 @@ def own_place(environ: Environ) -> Path:
             # (They could put a link in its place before it gets its mode.)
             raise UnsafeError(f"{VARIABLE}: {why}. {REMEDY}")
         _make(Path(named), 0o1777)
-    problems = Problems()
+    problems = Problems([], [])
     there, closed = base(environ)
     own = (place.folder for place in places(environ, problems) if place.uid == os.geteuid())
     if (found := min(own, default=None)) is not None:

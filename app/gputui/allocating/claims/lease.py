@@ -38,8 +38,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from gputui.allocating.claims.files import create_locked, new_token
-from gputui.allocating.claims.folder import REMEDY, Problems, older_folder, own_place
+from gputui.allocating.claims.files import MAX_COMMAND, create_locked, listed, new_token
+from gputui.allocating.claims.folder import REMEDY, older_folder, own_place
 from gputui.allocating.claims.own_lease import NO_LEASE, OwnLease, own_lease
 from gputui.allocating.claims.read import ANNOUNCED, HELD, Record, range_of, records, remove_ended
 from gputui.allocating.errors import UnsafeError
@@ -59,8 +59,6 @@ _PATIENCE = 0.5
 """Seconds to wait for others that are also looking, and may release a device at once."""
 _PAUSE = 0.003
 """Seconds between two looks."""
-_MAX_COMMAND = 1000
-"""Characters; JSON writes one as twelve bytes at worst, and a record has 16 KiB."""
 
 
 class TakenError(Exception):
@@ -130,7 +128,7 @@ class Lease:
         devices: they stay locked as long as the step lives, even if the command of that lease ends first."""
         return [
             *self.descriptors,
-            *(number for key in self.keys for number in self.within.locks.get(key, ())),
+            *(number for number, key in self.within.locks.items() if key in self.keys),
         ]
 
     def inherit(self) -> None:
@@ -198,7 +196,7 @@ def take(
             folders,
             lease,
             environ,
-            {"command": command[:_MAX_COMMAND], "job": job, "until": until, "client": client},
+            {"command": command[:MAX_COMMAND], "job": job, "until": until, "client": client},
         )
     except (TakenError, UnsafeError):
         lease.release()
@@ -249,12 +247,14 @@ def _take(
 def _others(keys: Sequence[str], lease: Lease, environ: Environ) -> list[Record]:
     """Return the others that hold one of these devices or are looking, except those inside whose lease we
     run. Raises UnsafeError where somebody may not have been seen."""
-    ours, problems = lease.files, Problems()
+    ours, names = lease.files, listed(environ, keys)
     there = [
-        each for each in records(environ, problems, keys) if each.claim.key in keys and each.file not in ours
+        each
+        for each in records(names, keys)
+        if each.claim.key in keys and each.file not in ours and lease.within.is_in_the_way(each.claim)
     ]
-    problems.refuse_if_missing()
-    return [record for record in there if lease.within.is_in_the_way(record.claim)]
+    names.problems.refuse_if_missing()
+    return there
 
 
 def _lock_folder(folder: Path, lease: Lease) -> None:

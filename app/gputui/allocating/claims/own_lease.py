@@ -19,10 +19,10 @@ import os
 from collections.abc import Iterable, Mapping
 
 from gputui.allocating.claims.files import UntrustedFileError, held_file, seen
-from gputui.allocating.claims.folder import Problems
-from gputui.allocating.claims.read import open_files, range_of, records
+from gputui.allocating.claims.read import open_files, range_of
+from gputui.allocating.claims.read import records as alive
 from gputui.inventory.claim import Claim
-from gputui.inventory.light_dataclasses import dataclass, replace
+from gputui.inventory.light_dataclasses import dataclass, field, replace
 from gputui.system.environment import Environ
 from gputui.system.lock_holders import File, ancestors, file_of, locked_by
 from gputui.system.record_locks import locked
@@ -31,35 +31,33 @@ from gputui.system.users import user_name
 
 @dataclass(frozen=True)
 class OwnLease:
-    """The lease inside which this process runs; without devices where it runs in none.
+    """The lease inside which this process runs; without claims where it runs in none.
 
-    steps        by device, which step this process is inside: 0 for the lease itself (`Claim.step`)
-    owners       by device, the users whose records those are: records of others do not count inside
-    locks        by device, the inherited descriptors of its records; none where only an ancestor has them
+    claims       those inside which it runs: the lease, and its steps
+    locks        the device of each inherited descriptor of a record; none where only an ancestor has them
     descriptors  all inherited descriptors that belong to leases: records, folders
     """
 
-    steps: Mapping[str, int]
-    owners: Mapping[str, frozenset[str]]
-    locks: Mapping[str, tuple[int, ...]]
+    claims: tuple[Claim, ...] = ()
+    locks: Mapping[int, str] = field(default_factory=dict)
     descriptors: tuple[int, ...] = ()
 
     def _counts(self, claim: Claim) -> bool:
         """Whether a claim counts here: another user's claim does not count inside our own lease."""
-        owners = self.owners.get(claim.key)
-        return owners is None or claim.own or claim.user in owners
+        owners = {each.user for each in self.claims if each.key == claim.key}
+        return not owners or claim.own or claim.user in owners
+
+    def next_step(self, key: str) -> int:
+        """The step that a launch on this device is: 0, a lease of its own, for a device outside."""
+        return 1 + max((each.step for each in self.claims if each.key == key), default=-1)
 
     def _has(self, claim: Claim) -> bool:
         """Whether this process runs inside that claim."""
-        return claim.step <= self.steps.get(claim.key, -1)
+        return claim.step < self.next_step(claim.key)
 
     def is_in_the_way(self, claim: Claim) -> bool:
         """Whether a launch from here cannot have the claim's device."""
         return self._counts(claim) and not self._has(claim)
-
-    def next_step(self, key: str) -> int:
-        """The step that a launch on this device is: 0, a lease of its own, for a device outside."""
-        return self.steps.get(key, -1) + 1
 
     def marked(self, claims: Iterable[Claim]) -> tuple[Claim, ...]:
         """The claims that count here, each with whether it is ours."""
@@ -67,50 +65,37 @@ class OwnLease:
         return tuple(replace(claim, ours=True) if self._has(claim) else claim for claim in counting)
 
 
-NO_LEASE = OwnLease({}, {}, {})
+NO_LEASE = OwnLease()
 
 
 def own_lease(environ: Environ, found: Iterable[Claim] | None = None) -> OwnLease:
     """The lease inside which this process runs; `found` are the claims, where they have been read already."""
-    locks = dict[File, Claim]()
-    if found is None:
-        found = (each.claim for each in records(environ, Problems(), names=seen(environ, Problems())))
-    for claim in found:
+    records = dict[File, Claim]()
+    for claim in (each.claim for each in alive(seen(environ))) if found is None else found:
         with contextlib.suppress(OSError):
             facts = os.lstat(claim.record or "")
             # (The owner of the folder of format 1 can move another user's record to a folder of their own.)
             if user_name(facts.st_uid) == claim.user:
-                locks[file_of(facts)] = claim
-    if not locks:
+                records[file_of(facts)] = claim
+    if not records:
         return NO_LEASE
     # (Descriptors that we have opened ourselves are closed in the programs that we start.)
     opened = {number: file for number, file in open_files(inheritable=True).items() if number > 2}
     held = {
-        descriptor: locks[file]
-        for descriptor, file in opened.items()
-        if file in locks and _has_locked(descriptor, locks[file])
+        number: record
+        for number, file in opened.items()
+        if (record := records.get(file)) and _has_locked(number, record)
     }
-    paths = {file: claim.record or "" for file, claim in locks.items()}
     if held:
-        folders = {file_of(os.lstat(os.path.dirname(paths[opened[number]]))) for number in held}  # noqa: PTH120
-        all_descriptors = (number for number, file in opened.items() if file in folders or number in held)
-        return _lease(held.values(), held, tuple(sorted(all_descriptors)))
+        folders = {file_of(os.lstat(os.path.dirname(claim.record or ""))) for claim in held.values()}  # noqa: PTH120
+        descriptors = sorted(number for number, file in opened.items() if file in folders or number in held)
+        locks = {number: claim.key for number, claim in sorted(held.items())}
+        return OwnLease((*held.values(),), locks, (*descriptors,))
+    paths = {file: claim.record or "" for file, claim in records.items()}
     for pid in ancestors():
-        inherited = locked_by(pid, paths, passed_on=True)
-        if inherited:
-            return _lease([locks[file] for file in inherited], {})
+        if inherited := locked_by(pid, paths, passed_on=True):
+            return OwnLease((*map(records.__getitem__, inherited),))
     return NO_LEASE
-
-
-def _lease(found: Iterable[Claim], held: Mapping[int, Claim], descriptors: tuple[int, ...] = ()) -> OwnLease:
-    steps: dict[str, int] = {}
-    owners: dict[str, frozenset[str]] = {}
-    for claim in found:
-        # The innermost step, which is within all the others.
-        steps[claim.key] = max(claim.step, steps.get(claim.key, 0))
-        owners[claim.key] = owners.get(claim.key, frozenset()) | {claim.user}
-    numbers = {key: tuple(sorted(n for n, claim in held.items() if claim.key == key)) for key in steps}
-    return OwnLease(steps, owners, numbers, descriptors)
 
 
 def _has_locked(descriptor: int, claim: Claim) -> bool:

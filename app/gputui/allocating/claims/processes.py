@@ -12,12 +12,14 @@ pids of another namespace, and roots whose pid now belongs to another process, b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from math import inf
 
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
-from gputui.inventory.light_dataclasses import frozen, replace
-from gputui.inventory.process import Identity, Process
+from gputui.inventory.light_dataclasses import replace
 from gputui.system.lock_holders import opened
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.process_stat import ProcessStat, owner_of, process_stat
@@ -28,23 +30,8 @@ _CLOCKS_DIFFER = 60.0
 """Seconds by which the start of a process may seem too early, because it is counted from the boot."""
 
 
-@frozen
-class _Holder:
-    """A job that holds devices: the common content of all its records."""
-
-    user: str
-    roots: tuple[Identity, ...]
-
-
-@frozen
-class _Node:
-    """A process or an ancestor of one: its parent, and the jobs that it belongs to by itself.
-
-    (It also belongs to the jobs of its ancestors.)
-    """
-
-    parent: int
-    holders: frozenset[_Holder]
+_Holder = tuple[str, tuple[tuple[int, int], ...]]
+"""A job that holds devices: the common content of all its records, its user and its roots."""
 
 
 class System:
@@ -65,9 +52,9 @@ class ClaimProcesses:
 
     def __init__(self, system: System | None = None) -> None:
         self._system = system or System()
-        self._holders: frozenset[_Holder] = frozenset()
-        self._known: dict[tuple[int, float | None], frozenset[_Holder]] = {}
-        self._found: dict[_Holder, tuple[int, ...] | None] = {}
+        self._holders = set[_Holder]()
+        self._known = dict[tuple[int, float | None], set[_Holder]]()
+        self._found = dict[_Holder, tuple[int, ...]]()
 
     def last(self, claims: Iterable[Claim]) -> tuple[Claim, ...]:
         """Return the claims with the pids that were found last; asks nothing."""
@@ -75,69 +62,43 @@ class ClaimProcesses:
 
     def of(self, claims: Sequence[Claim], devices: Iterable[Device]) -> tuple[Claim, ...]:
         """Return the claims, each with the pids of its processes among those on the devices."""
-        holders = frozenset(_holder(claim) for claim in claims if claim.roots)
+        holders = {_holder(claim) for claim in claims if claim.roots}
         self._found = {}
         if holders and in_initial_namespace():
-            self._forget(claims, holders)
-            self._find(claims, holders, _listed(devices))
+            self._find(claims, holders, devices)
         return self.last(claims)
 
-    def _forget(self, claims: Sequence[Claim], holders: frozenset[_Holder]) -> None:
-        """Forget the processes that may belong to new claims."""
+    def _find(self, claims: Sequence[Claim], holders: set[_Holder], devices: Iterable[Device]) -> None:
+        # Those that exist in our pid namespace, each once.
+        processes = {(p.pid, p.started): p for d in devices for p in d.processes or () if p.note is None}
+        # Processes that may belong to new claims are looked up again.
         new = holders - self._holders
-        self._holders = holders
-        if not new:
-            return
-        since = min((c.since or 0.0 for c in claims if _holder(c) in new), default=0.0) - _CLOCKS_DIFFER
-        self._known = {key: found for key, found in self._known.items() if key[1] and key[1] < since}
-
-    def _find(
-        self, claims: Sequence[Claim], holders: frozenset[_Holder], processes: Collection[Process]
-    ) -> None:
-        way_up: _WayUp | None = None
+        since = _first(claim for claim in claims if _holder(claim) in new) if new else inf
+        way_up = _WayUp(self._system, claims)
         members: dict[_Holder, list[int]] = {holder: [] for holder in holders}
         known = {}
-        for process in processes:
-            key = process.pid, process.started
-            belongs = self._known.get(key)
+        for key, process in processes.items():
+            if process.started is None:
+                continue
+            belongs = self._known.get(key) if process.started < since else None
             if belongs is None:
-                way_up = way_up or _WayUp(self._system, claims)
-                belongs = way_up.holders_of(process)
+                belongs = way_up.holders_of(process.pid, process.started)
             known[key] = belongs
             for holder in belongs & holders:
                 members[holder].append(process.pid)
-        self._known = known
+        self._known, self._holders = known, holders
         for holder, pids in members.items():
-            if pids or any(_is_root(self._system, root, holder.user) for root in holder.roots):
-                self._found[holder] = tuple(sorted(set(pids)))
+            if pids or any(way_up.is_root(*root, holder) for root in holder[1]):
+                self._found[holder] = tuple(sorted({*pids}))
 
 
 def _holder(claim: Claim) -> _Holder:
-    return _Holder(claim.user, claim.roots)
+    return claim.user, claim.roots
 
 
-def _listed(devices: Iterable[Device]) -> Collection[Process]:
-    """Return the processes that exist in our pid namespace, each once."""
-    found = {p.pid: p for d in devices for p in d.processes or () if p.note is None and p.started is not None}
-    return found.values()
-
-
-def _user_of(system: System, pid: int) -> str | None:
-    owner = system.owner(pid)
-    return None if owner is None else user_name(owner)
-
-
-def _is_root(system: System, root: Identity, user: str, known: ProcessStat | None = None) -> bool:
-    """Whether the process with this pid really belongs to the claim, because any user may write any pid in a
-    record.
-
-    The user must own it, or have started it (sudo); otherwise a user could present another's jobs as their
-    own.
-    """
-    stat = known or system.stat(root.pid)
-    if stat is None or stat.ticks != root.ticks:
-        return False
-    return user in (_user_of(system, root.pid), _user_of(system, stat.parent))
+def _first(claims: Iterable[Claim]) -> float:
+    """Return when the first of these claims began; no process that started before can belong to them."""
+    return min(claim.since or 0.0 for claim in claims) - _CLOCKS_DIFFER
 
 
 class _WayUp:
@@ -145,72 +106,66 @@ class _WayUp:
 
     def __init__(self, system: System, claims: Sequence[Claim]) -> None:
         self._system = system
-        self._nodes: dict[int, _Node | None] = {}
-        self._roots: dict[int, list[tuple[Identity, _Holder]]] = {}
+        self._stat = cache(system.stat)
+        self._seen = dict[int, set[_Holder]]()
+        self._roots = defaultdict[int, list[tuple[int, _Holder]]](list)
         for claim in claims:
-            for root in claim.roots:
-                self._roots.setdefault(root.pid, []).append((root, _holder(claim)))
+            for pid, ticks in claim.roots:
+                self._roots[pid].append((ticks, _holder(claim)))
         # (Others may have files of the same name.)
         self._records: dict[tuple[str, str | None], Claim] = {
             (claim.record.rpartition("/")[2], claim.user): claim for claim in claims if claim.record
         }
         self._users = {claim.user for claim in claims}
-        self._since = min((claim.since or 0.0 for claim in claims), default=0.0) - _CLOCKS_DIFFER
+        self._since = _first(claims)
 
-    def holders_of(self, process: Process) -> frozenset[_Holder]:
+    def _user(self, pid: int) -> str | None:
+        owner = self._system.owner(pid)
+        return None if owner is None else user_name(owner)
+
+    def is_root(self, pid: int, ticks: int, holder: _Holder) -> bool:
+        """Whether this process really belongs to the job, because any user may write any pid in a record.
+
+        The user must own it, or have started it (sudo); otherwise a user could present another's jobs as
+        their own.
+        """
+        stat = self._stat(pid)
+        if stat is None or stat.ticks != ticks:
+            return False
+        return holder[0] in (self._user(pid), self._user(stat.parent))
+
+    def holders_of(self, pid: int, started: float) -> set[_Holder]:
         """Return the jobs that a process belongs to; several, where one was started inside another."""
-        found: set[_Holder] = set()
-        # A process cannot have inherited a file that was opened after its start.
-        inherits = process.started is not None and process.started >= self._since
-        pid = process.pid
+        found = set[_Holder]()
         for _ in range(_MOST_ANCESTORS):
-            node = self._node(pid, inherits)
-            if node is None:
+            stat = self._stat(pid) if pid > 1 else None
+            if stat is None:
                 break
-            found |= node.holders
-            pid = node.parent
-        return frozenset(found)
-
-    def _node(self, pid: int, inherits: bool) -> _Node | None:
-        """Return the known facts about a process; None for init, the kernel, and a process that has ended."""
-        if pid <= 1:
-            return None
-        if pid not in self._nodes:
-            stat = self._system.stat(pid)
-            self._nodes[pid] = stat and _Node(stat.parent, frozenset(self._seen(pid, stat, inherits)))
-        return self._nodes[pid]
-
-    def _seen(self, pid: int, stat: ProcessStat, inherits: bool) -> set[_Holder]:
-        found = {
-            holder
-            for root, holder in self._roots.get(pid, ())
-            if _is_root(self._system, root, holder.user, stat)
-        }
-        found |= self._made_session(pid, stat.session)
-        if not found and inherits:
-            found |= self._inherited(pid)
+            if pid not in self._seen:
+                # A process cannot have inherited a file that was opened after its start.
+                self._seen[pid] = self._belongs(pid, stat.session, started >= self._since)
+            found |= self._seen[pid]
+            pid = stat.parent
         return found
 
-    def _made_session(self, pid: int, leader: int) -> set[_Holder]:
-        """Return the jobs whose root is the leader of the process's session.
-
-        (Process groups do not help: all processes of a shell's pipeline share one, and only the first may be
-        the job's.)
-        """
-        at_its_pid = self._roots.get(leader)
-        if not at_its_pid:
-            return set()
-        stat, user = self._system.stat(leader), _user_of(self._system, pid)
-        return {
-            holder
-            for root, holder in at_its_pid
-            if holder.user == user and (stat is None or stat.ticks == root.ticks)
-        }
+    def _belongs(self, pid: int, session: int, inherits: bool) -> set[_Holder]:
+        """Return the jobs that a process belongs to by itself."""
+        found = {holder for ticks, holder in self._roots.get(pid, ()) if self.is_root(pid, ticks, holder)}
+        # Those whose root is the leader of its session. (Process groups do not help: all processes of a
+        # shell's pipeline share one, and only the first may be the job's.)
+        if of_the_leader := self._roots.get(session):
+            leader, user = self._stat(session), self._user(pid)
+            found |= {
+                holder
+                for ticks, holder in of_the_leader
+                if holder[0] == user and (leader is None or leader.ticks == ticks)
+            }
+        return found or (self._inherited(pid) if inherits else found)
 
     def _inherited(self, pid: int) -> set[_Holder]:
         """Return the jobs whose records it has open. Of several for one device, it belongs to the innermost
         step: a step inherits the record of the lease around it only to keep it locked."""
-        user = _user_of(self._system, pid)
+        user = self._user(pid)
         if user not in self._users:
             return set()
         innermost: dict[str, Claim] = {}

@@ -12,22 +12,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputui.allocating.claims.files import (
+    MAX_COMMAND,
+    NAME,
     Found,
     Listing,
-    Spent,
     UntrustedFileError,
     held_file,
+    in_time,
     listed,
     moment_of,
     word_of,
 )
-from gputui.allocating.claims.folder import Problems
 from gputui.system.lock_holders import File, file_of
 from gputui.system.namespaces import pid_namespace
 from gputui.system.process_stat import exists
@@ -36,7 +38,6 @@ from gputui.system.users import user_name
 
 if TYPE_CHECKING:
     from gputui.inventory.claim import Claim
-    from gputui.inventory.process import Identity
     from gputui.system.environment import Environ
 
 ANNOUNCED, HELD = 2, 1
@@ -48,9 +49,7 @@ _FIRST_RANGE = 0x677075 << 36
 _MAX_PROBLEMS = 3
 """The most problems that are returned one by one; the others are only counted."""
 
-_MAX_TEXT = 4000
-"""The most characters of a command that are read from a record."""
-_MAX_ROOTS = 64
+_MAX_ROOTS = 8
 """The most roots that are read from one record: a job has two, its command and its supervisor; jobs share a
 claim."""
 
@@ -78,58 +77,47 @@ def claims(
     environ: Environ,
     keys: Collection[str] | None = None,
     names: Listing | None = None,
-    problems: Problems | None = None,
 ) -> tuple[tuple[Claim, ...], tuple[str, ...]]:
     """Return the claims that are alive, sorted by device, step and time, and the problems, one line each: see
-    `records`.
+    `records`. `names` is what has been listed already.
 
     Claims that this very process has taken, and that no command has inherited yet, are left out.
     """
-    problems = problems or Problems()
-    alive = list(records(environ, problems, keys, names))
+    names = names or listed(environ, keys or ())
+    alive, (missing, ignored) = list(records(names, keys)), names.problems
     # (Files that this process does not pass on: inheritable ones belong to a job.)
     ours = {*open_files(inheritable=False).values()} if alive else ()
     # (Some exist in both formats.)
     settled = {(each.token, each.claim): each.claim for each in _settled(alive) if each.file not in ours}
     in_order = sorted(settled.values(), key=lambda each: (each.key, each.step, each.since or 0.0))
-    more = len(problems.ignored) - _MAX_PROBLEMS
+    more = len(ignored) - _MAX_PROBLEMS
     others = (f"{more} more claims are ignored",) if more > 0 else ()
-    return tuple(in_order), (*problems.missing, *problems.ignored[:_MAX_PROBLEMS], *others)
+    return tuple(in_order), (*missing, *ignored[:_MAX_PROBLEMS], *others)
 
 
-def records(
-    environ: Environ,
-    problems: Problems,
-    keys: Collection[str] | None = None,
-    names: Listing | None = None,
-) -> Iterator[Record]:
+def records(names: Listing, keys: Collection[str] | None = None) -> Iterator[Record]:
     """Return the records that are alive, of these devices (None: of all) and all of our own; problems are
-    added to `problems`. `names` is what has been listed already, with these `problems`.
+    added to those of the listing, which is for these devices.
 
     Our own records are returned for each format, and so are those of a user who has another number here. A
     record that is not opened counts as alive; without `keys` it cannot be named.
     """
-    names = names or listed(environ, problems)
-    late, spent = dict[str, int](), Spent()
-    for each in names.records:
+    late = dict[str, int]()
+    for each, opened in in_time(names.records):
         if keys is not None and each.key not in keys and each.uid != os.geteuid():
             continue
-        if spent.is_too_much(each):
-            if each.uid is not None:
-                late[each.key] = each.uid
+        if not opened:
+            late[each.key] = each.uid
             continue
         try:
-            record = _alive(each)
-        except UntrustedFileError as error:
-            problems.ignored.append(f"a claim is ignored: {error}")
-        except OSError as error:
-            problems.missing.append(f"a claim cannot be read: {each.path}: {error.strerror}")
-        else:
-            if record:
+            if record := _alive(each):
                 yield record
+        except UntrustedFileError as error:
+            names.problems.ignored.append(f"a claim is ignored: {error}")
+        except OSError as error:
+            names.problems.missing.append(f"a claim cannot be read: {each.path}: {error.strerror}")
     for key in (late if keys is None else keys) if late or names.unread else ():
-        uid = late.get(key, names.unread.get(hash(key)))
-        if uid is not None:
+        if (uid := late.get(key, names.unread.get(key))) is not None:
             from gputui.inventory.claim import Claim
 
             yield Record(Claim(key, user_name(uid)), (0, 0), True, "")
@@ -167,8 +155,8 @@ def open_files(inheritable: bool) -> dict[int, File]:
 def _alive(found: Found) -> Record | None:
     """Return the record of this name; None if its holder has ended, or we make no such name. Raises
     UntrustedFileError, OSError."""
-    step = found.step
-    if step is None:
+    name = re.fullmatch(NAME, found.name)
+    if name is None:
         return None
     held = held_file(found.path, range_of(found.key), ANNOUNCED)
     if held is None:
@@ -176,16 +164,13 @@ def _alive(found: Found) -> Record | None:
             # Its holder executed a command, or was killed, and could not remove it.
             remove_ended(found.path)
         return None
-    from gputui.inventory.light_dataclasses import replace
+    from gputui.inventory.claim import Claim
 
+    user, own = held.facts.st_uid, held.facts.st_uid == os.geteuid()
+    known = Claim(found.key, user_name(user), step=int(name["step"] or 0), own=own, record=found.path)
     # (Its content is for people only: the device is held in any case.)
-    claim = replace(
-        _read(held.document, found.key, user_name(held.facts.st_uid)),
-        own=held.facts.st_uid == os.geteuid(),
-        step=step,
-        record=found.path,
-    )
-    return Record(claim, file_of(held.facts), held.length == HELD, found.token)
+    claim = _completed(known, held.document)
+    return Record(claim, file_of(held.facts), held.length == HELD, name["token"])
 
 
 def remove_ended(path: str) -> bool:
@@ -212,39 +197,33 @@ def remove_ended(path: str) -> bool:
     return False
 
 
-def _read(document: Any, key: str, user: str) -> Claim:
-    from gputui.inventory.claim import Claim
+def _completed(known: Claim, document: Any) -> Claim:
+    """The claim that is `known` from the system, completed with its own statements."""
+    from gputui.inventory.light_dataclasses import replace
 
     if not isinstance(document, dict):
-        return Claim(key, user)
+        return known
     pid, roots, command = map(document.get, ("pid", "roots", "command"))
     if document.get("pids") != pid_namespace():
         # A pid of another namespace (a container) is another process here.
         pid = roots = None
     pid = pid if _is_pid(pid) else None
-    return Claim(
-        key,
-        user,
-        moment_of(document.get("since")),
-        command[:_MAX_TEXT] if isinstance(command, str) else None,
-        pid,
-        word_of(document.get("job")),
-        pid is not None and not exists(pid),
-        roots=_roots(roots),
+    pairs = roots[:_MAX_ROOTS] if isinstance(roots, list) else []
+    return replace(
+        known,
+        since=moment_of(document.get("since")),
+        command=command[:MAX_COMMAND] if isinstance(command, str) else None,
+        pid=pid,
+        job=word_of(document.get("job")),
+        ended=pid is not None and not exists(pid),
+        roots=tuple(tuple(pair) for pair in pairs if _is_root(pair)),
         until=moment_of(document.get("until")),
         client=word_of(document.get("client")),
     )
 
 
-def _roots(value: object) -> tuple[Identity, ...]:
-    from gputui.inventory.process import Identity
-
-    pairs = value[:_MAX_ROOTS] if isinstance(value, list) else []
-    return tuple(
-        Identity(pair[0], pair[1])
-        for pair in pairs
-        if isinstance(pair, list) and len(pair) == 2 and _is_pid(pair[0]) and isinstance(pair[1], int)
-    )
+def _is_root(pair: object) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and _is_pid(pair[0]) and isinstance(pair[1], int)
 
 
 def _is_pid(value: object) -> bool:

@@ -31,24 +31,23 @@ class WithClaims:
         self._source.open()
 
     def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
-        from gputui.allocating.claims.files import seen
-        from gputui.allocating.claims.folder import Problems
+        from gputui.allocating.claims.files import is_anything_there, seen
 
-        problems = Problems()
-        names = seen(self._environ, problems)
-        if self._by_index is None and Want.WHOLE in want:
+        if Want.WHOLE in want:
             # Claims and the queue are by UUID, which is not read for devices that are wanted by index only.
-            self._by_index = not any(names)
-        if not any(names) and not problems.missing and not problems.ignored:
-            return self._source.read(want, among)
+            # (Also in later readings: a device keeps its key.)
+            if self._by_index is None:
+                self._by_index = not is_anything_there(self._environ)
+            if not self._by_index:
+                want &= ~Want.WHOLE
+        snapshot = self._source.read(want, among)
+        names = seen(self._environ, snapshot.by_key)
+        if not any((*names[:3], *names.problems)):
+            return snapshot
         # Imported here: on most boxes nobody has ever claimed anything.
         from gputui.allocating.claims.read import claims
 
-        if self._by_index is False:
-            # (Also in later readings: a device keeps its key.)
-            want &= ~Want.WHOLE
-        snapshot = self._source.read(want, among)
-        found, odd = claims(self._environ, snapshot.by_key, names, problems)
+        found, odd = claims(self._environ, snapshot.by_key, names)
         if found != self._found:
             from gputui.allocating.claims.own_lease import own_lease
 
@@ -57,7 +56,7 @@ class WithClaims:
         if names.tickets and Want.QUEUE in want:
             from gputui.allocating.queue import waiters
 
-            snapshot = replace(snapshot, waiters=waiters(self._environ, names.tickets))
+            snapshot = replace(snapshot, waiters=waiters(self._environ, names.tickets, snapshot.by_key))
         claimed = self._marked
         if not claimed and not odd:
             return snapshot

@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable
 
 from gputui.allocating.claims.files import listed
-from gputui.allocating.claims.folder import Problems
 from gputui.allocating.claims.read import claims
 from gputui.allocating.queue import waiters
 from gputui.inventory.errors import GputuiError
@@ -100,7 +99,7 @@ class Room:
 
 def _devices_of_agents() -> int:
     """The devices that agents of this user hold, and those for which they wait."""
-    found = listed(os.environ, Problems())
+    found = listed(os.environ)
     held = {claim.key for claim in claims(os.environ, names=found)[0] if claim.own and claim.client}
     return len(held) + sum(
         each.count for each in waiters(os.environ, found.tickets) if each.ours and each.client
