@@ -20,7 +20,7 @@ from gputui.choosing.state_times import Watch, with_cooling
 from gputui.choosing.verdict import Verdict, Verdicts, verdicts, with_idle
 from gputui.choosing.verdict_text import in_use_by, reason, refusal, state_and_brief, state_and_reason
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import devices_text, gpus, printable, short_name
+from gputui.inventory.formatting import Seen, devices_text, gpus, printable, short_name
 from gputui.inventory.light_dataclasses import dataclass, field, frozen, replace
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.host_environment import HostEnvironment, ThisHost
@@ -286,7 +286,7 @@ class AppState:
             for key, seconds in found.items():
                 since = self.box.time - seconds
                 if since == self.watch.began:
-                    found[key] = self.box.time - timelines.unused_since(key, since, 0.0, inf)
+                    found[key] = Seen.span(timelines.unused_since(key, since, 0.0, inf), self.box.time)
         return found
 
     @property
