@@ -21,6 +21,7 @@ from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.shell_words import assignments, split
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
+from gputui.timeline.store import Store, Timelines
 from gputui.tui.app_state import AppState
 from gputui.tui.views.queue import lines_of_panel
 from gputui.tui.views.selection import selection_lines
@@ -532,3 +533,17 @@ def test_of_instances_it_is_said_that_a_process_uses_one() -> None:
     app_state = AppState(environ={}).with_snapshot(at(BOXES["a100-mig"], 0.0, 1_750_000_000.0))
     after, message = app_state.select_best(2)
     assert not after.selected and "MIG instance" in message
+
+
+def test_a_device_is_free_since_our_own_job_has_left_it_even_if_no_reading_saw_the_job() -> None:
+    store = Store()
+    for second in range(-600, 1):
+        store.add(NOW + second, [gpu(0), gpu(1)])
+    kept = JobDevice(0, gpu(0).uuid or "", None)
+    left = Job("f2z5", devices=(kept,), state="done", started=NOW - 50, ended=NOW - 25)
+    queued = Job(
+        "e3y2", devices=(JobDevice(1, gpu(1).uuid or "", None),), state="stopped", waits=1, ended=NOW
+    )
+    there = replace(box(gpu(0), gpu(1)), jobs=(queued, left))
+    state = replace(AppState({}).with_snapshot(there), timelines=Timelines(store, NOW))
+    assert [round(state.seconds_in_state(gpu(n).key)) for n in (0, 1)] == [25, 600]

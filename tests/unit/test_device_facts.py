@@ -57,6 +57,13 @@ def fact(device: Device, group: str, name: str) -> Fact:
     return found
 
 
+def test_the_energy_says_since_when_it_is_counted() -> None:
+    device = replace(gpu(0), telemetry=FULL)
+    assert "driver was loaded" in fact(device, "Power and temperature", "energy").text
+    device = replace(gpu(0), telemetry=replace(FULL, energy=None))
+    assert fact(device, "Power and temperature", "energy").text == "–"
+
+
 def on(utilization: int | None = 97, **telemetry: object) -> Device:
     return replace(busy(gpu(0)), utilization=utilization, telemetry=replace(FULL, **telemetry))  # type: ignore[arg-type]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ from gputui.sources.hosts.channel import BoxState
 from gputui.sources.hosts.reading import Reading
 from gputui.tui.app_state import AppState
 from gputui.tui.views.nodes import box_node
-from unit.builders import GIB, NOW, box, busy, gpu, job
+from unit.builders import GIB, NOW, box, busy, gpu, job, recording
 from unit.calling import Call
 
 AFTER = Rules().idle
@@ -59,9 +60,9 @@ def test_the_table_the_users_and_the_queue_never_differ(
     verdict = state.verdicts[device.key]
     assert bool(person.idle) == occupied.hoarded == (verdict.shown == "idle")
     if isinstance(verdict.cause, UsedBy) and verdict.cause.idle_since is not None:
-        assert (
-            person.idle[0].idle == occupied.unused == pytest.approx(NOW - verdict.cause.idle_since, abs=0.5)
-        )
+        (holding,) = person.holdings
+        assert holding.idle == occupied.unused == pytest.approx(NOW - verdict.cause.idle_since, abs=0.5)
+        assert verdict.cause.idle == bool(person.idle)
 
 
 def test_what_a_snapshot_knows_of_the_past_is_said_by_the_first_verdict() -> None:
@@ -75,6 +76,46 @@ def test_what_a_snapshot_knows_of_the_past_is_said_by_the_first_verdict() -> Non
     state = BoxState("gpu1", "live", Reading("gpu1", snapshot, {}), None, NOW)
     (row,) = box_node(state, verdicts(snapshot), 0, True, lambda alias, key: None).below
     assert "◔ bo idle 12m" in "".join(text for text, _ in row.line)
+
+
+def watched(*loads: int | None, started: float = NOW - 900, every: float = 20.0) -> AppState:
+    """The screen after readings of bo's device at these loads, the last one at `NOW`."""
+    process, state = job(1, user="bo", started=started, memory=GIB), AppState({})
+    for place, load in enumerate(reversed(loads)):
+        device = replace(busy(gpu(0), process), utilization=load)
+        film = box(device, time=NOW - every * (len(loads) - 1 - place))
+        state = state.with_snapshot(film)
+    return state
+
+
+def words(state: AppState) -> str:
+    return brief(state.verdicts[gpu(0).key], NOW)
+
+
+def test_the_time_at_zero_is_said_from_the_first_minute_and_the_device_stays_busy() -> None:
+    assert "0%" not in words(watched(*(0, 0, 0))) and "train.py" in words(watched(*(0, 0, 0)))
+    quiet = watched(*[0] * 10, 50)
+    assert quiet.verdicts[gpu(0).key].shown == "busy"
+    assert words(quiet).startswith("bo 0% for 3m") and "train.py 15m" in words(quiet)
+    assert words(watched(*[0] * 31, 50)) == "bo idle 10m"
+
+
+def test_what_began_before_it_was_observed_is_at_least_that_long() -> None:
+    assert "≥3m" in words(watched(*[0] * 10)), "bo came before the first reading"
+    assert "≥3m" in words(watched(*[0] * 10, None)), "before, the load was not known"
+    assert "≥" not in words(watched(*[0] * 10, started=NOW - 170)), "bo came later"
+    assert "≥" not in words(watched(*[0] * 10, 50))
+    paused = watched(0, 0, 50, every=100.0)
+    assert paused.idle == {gpu(0).key: 0.0}, "between two readings nobody knows"
+    assert words(watched(*[0] * 31)) == "bo idle ≥10m"
+
+
+def test_the_users_on_the_command_line_have_the_same_words(tmp_path: Path, call: Call) -> None:
+    process = job(1, user="bo", started=NOW - 900, memory=GIB)
+    device = replace(busy(gpu(0), process), utilization=0, idle_since=NOW - 180)
+    file = recording(tmp_path, box(device))
+    assert "0% for 3m" in call("people", "--from", file).out
+    assert "0% for 3m" in call("ls", "--from", file).out
 
 
 def test_the_command_line_calls_an_idle_holder_idle_and_names_it_first(call: Call) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -155,6 +156,27 @@ def test_the_time_in_line_is_none_of_the_time_that_a_job_ran(desk: Desk) -> None
     job = replace(ended(desk.sh("exit 0")), started=1000.0, waits=2, taken=1037.0, ended=1057.0)
     row = table([job], 1060.0)[1].split()
     assert row[5] == "20s" and how_long(job, 1060.0) == "20s", "as on the screen"
+
+
+@pytest.mark.parametrize(
+    ("facts", "state"),
+    [
+        ({"state": "waiting"}, ["waiting", "1m"]),
+        ({"state": "stopped", "ended": 1060.0}, ["stopped,", "waited", "1m"]),
+        ({"state": "failed", "status": 124, "ended": 1060.0}, ["gave", "up,", "waited", "1m"]),
+    ],
+)
+def test_the_time_in_line_is_told_with_the_state_and_a_job_that_never_began_has_not_run(
+    facts: dict[str, Any], state: list[str]
+) -> None:
+    job = Job("c3x5", created=1000.0, argv=("x",), waits=1, **facts)
+    for names in ("id state ran", "id outcome ran"):
+        _, row = printed(job_columns(names, 1060.0), [job])
+        told = row.split()
+        assert told[-1] == "–" and told[-1 - len(state) : -1] == state
+        if job.over:
+            began = replace(job, started=1000.0, taken=1030.0)
+            assert printed(job_columns(names, 1060.0), [began])[1].split()[-1] == "30s"
 
 
 def test_the_table_keeps_to_the_width_of_a_terminal(desk: Desk) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gputui.inventory.formatting import Seen
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import SimulatedSource, named
 from gputui.timeline import ring_file
@@ -306,6 +307,7 @@ def test_a_single_call_knows_since_when_a_device_is_idle_where_a_screen_keeps_th
     now = box(gpu(0, utilization=0), gpu(1, utilization=0), time=run.minute * 60 - 1)
     idle, unknown = with_kept_past(now, environ).devices
     assert (idle.idle_since, unknown.idle_since) == ((MINUTE + 1) * 60, None)
+    assert not isinstance(idle.idle_since, Seen), "it was seen in use before"
     assert with_kept_past(replace(now, time=now.time + 300), environ).devices[0].idle_since is None
     (used,) = with_kept_past(box(gpu(0, utilization=7), time=now.time), environ).devices
     assert used.idle_since is None
@@ -375,4 +377,5 @@ def test_a_past_tells_since_when_a_device_is_unused_and_a_gap_ends_it() -> None:
     assert timelines.unused_since(busy, end, 10, 1 << 30) == pytest.approx(start + 600, abs=10)
     assert timelines.unused_since(held, end, 10, 1 << 30) == pytest.approx(end, abs=1)
     assert timelines.unused_since(busy, end + 500, 10, 1 << 30) == end + 500
-    assert timelines.unused_since("GPU-none", end, 10, 1 << 30) == end
+    unknown = timelines.unused_since("GPU-none", end, 10, 1 << 30)
+    assert unknown == end and isinstance(unknown, Seen)

@@ -68,6 +68,16 @@ def test_time_with_a_process_is_held_and_busy_or_idle_by_the_load() -> None:
     assert (day.recorded, figures(day, "").held) == (50, 0)
 
 
+def test_memory_in_use_without_a_process_is_of_nobody_and_is_not_called_unused() -> None:
+    taken, shared = gpu(0, memory_used=22 * GIB), gpu(1, memory_used=22 * GIB, unified=True)
+    day = metered(*(at(second, box(taken, shared, gpu(2))) for second in (0, 10)))
+    rows = [({"device": key}, figures) for (key,), figures in day.tables["device"].items()]
+    assert [figures.held for _, figures in rows] == [0, 0, 0]
+    _, *lines = printed(usage_columns("device", rows, {}, 120), rows)
+    assert ["held" in line for line in lines] == [True, False, False]
+    assert "not in use" in lines[2]
+
+
 def test_an_unknown_load_is_neither_busy_nor_idle() -> None:
     unknown = box(replace(busy(gpu(0)), utilization=None))
     mira = figures(metered(at(0, unknown), at(10, unknown)), "mira")

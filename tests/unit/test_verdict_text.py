@@ -379,6 +379,6 @@ def test_who_looks_at_a_demo_is_spoken_to() -> None:
 
 def test_a_program_of_which_nobody_makes_use_is_not_said_to_be_running() -> None:
     for user, own, verb in (("mira", False, "mira has train.py"), ("mira", True, "you have train.py")):
-        idle = Verdict("busy", UsedBy((replace(job(user=user), own=own),), idle_since=NOW - 3600))
+        idle = Verdict("busy", UsedBy((replace(job(user=user), own=own),), idle_since=NOW - 3600, idle=True))
         assert verb in reason(idle, NOW) and "idle 1h" in reason(idle, NOW)
         assert "running" not in reason(idle, NOW) and "busy" not in state_and_reason(idle, NOW)

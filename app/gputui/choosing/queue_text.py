@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 
 from gputui.choosing.queue_outlook import Occupied, Outlook, Turn
 from gputui.choosing.verdict import UsedBy
-from gputui.choosing.verdict_text import refusals, state_and_brief
+from gputui.choosing.verdict_text import refusals, state_and_brief, unused_text
 from gputui.inventory.columns import Column, T
 from gputui.inventory.formatting import (
     UNKNOWN,
@@ -146,7 +146,7 @@ def _again(each: Occupied, now: float) -> str:
     if each.verdict.state == "claimed" and each.device.processes == ():
         use = "nothing runs on it"
     elif each.hoarded:
-        use = f"idle {duration(each.unused or 0)}"
+        use = unused_text(each.unused or 0.0, True)
     elif each.user is None:
         use = state_and_brief(each.verdict, now)
     if each.hoarded and each.user is not None and not each.own:

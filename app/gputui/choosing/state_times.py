@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gputui.choosing.verdict import Cooling, State, Verdicts
+from gputui.choosing.verdict import Cooling, State, Verdict, Verdicts
+from gputui.inventory.formatting import Seen
 from gputui.inventory.light_dataclasses import field, frozen, replace
 from gputui.inventory.link import LinkMatrix
 from gputui.inventory.snapshot import Snapshot
@@ -25,7 +26,9 @@ class Watch:
     When somebody sets the clock, all times move with it, so durations stay the same.
 
     seen         a device's state, and the time since which every snapshot has had it in that state
-    idle_since   the time since which every snapshot has had it at 0 %
+    idle_since   the time since which every snapshot has had it at 0 %; a `Seen` where nothing is known of the
+                 time before
+    used         the devices that the last snapshot had above 0 %
     pcie         the last known PCIe classes of pairs of devices: a lost device has none
     wired        the matrix that `pcie` was last updated from
     began, last  the times of the first and the last snapshot
@@ -34,6 +37,7 @@ class Watch:
 
     seen: Mapping[str, tuple[State, float]] = field(default_factory=dict)
     idle_since: Mapping[str, float] = field(default_factory=dict)
+    used: frozenset[str] = frozenset()
     pcie: Mapping[tuple[str, str], str] = field(default_factory=dict)
     wired: LinkMatrix = ()
     began: float | None = None
@@ -57,14 +61,15 @@ class Watch:
         return replace(
             self,
             seen={key: (state, since + seconds) for key, (state, since) in self.seen.items()},
-            idle_since={key: since + seconds for key, since in self.idle_since.items()},
+            idle_since={key: type(since)(since + seconds) for key, since in self.idle_since.items()},
             began=None if self.began is None else self.began + seconds,
             last=None if self.last is None else self.last + seconds,
         )
 
     def _after(self, snapshot: Snapshot, verdicts: Verdicts) -> Watch:
         now = snapshot.time
-        kept = self.idle_since if self.last is not None and now - self.last <= _LOOKED_AWAY else {}
+        watched = self.last is not None and now - self.last <= _LOOKED_AWAY
+        kept = self.idle_since if watched else {}
         return Watch(
             seen={
                 # The clock may have been set back: no state begins in the future.
@@ -74,10 +79,15 @@ class Watch:
                 for key, verdict in verdicts.items()
             },
             idle_since={
-                device.key: min(kept.get(device.key, now), device.idle_since or now, now)
+                device.key: min(
+                    kept.get(device.key, now if watched and device.key in self.used else Seen(now)),
+                    device.idle_since or now,
+                    now,
+                )
                 for device in snapshot.devices
                 if device.utilization == 0
             },
+            used=frozenset(device.key for device in snapshot.devices if device.utilization),
             pcie=self.pcie if snapshot.pcie is self.wired else {**self.pcie, **_classes(snapshot)},
             wired=snapshot.pcie,
             began=now if self.began is None else min(self.began, now),

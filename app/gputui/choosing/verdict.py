@@ -79,14 +79,15 @@ class UsedBy(NamedTuple):
 
     `exclusive`: its compute mode accepts one program only, so a second program would not start.
     `unclaimed_use`: one of the processes belongs to a job that has claimed other devices.
-    `idle_since`: since when (epoch seconds) the user of the first has not used it, None where that is not
-    long or not known.
+    `idle_since`: since when (epoch seconds; a `Seen` where that may be earlier) the user of the first has not
+    used it, None where that is less than a minute ago or not known. `idle`: whether that is long.
     """
 
     processes: tuple[Process, ...]
     exclusive: bool = False
     unclaimed_use: UnclaimedUse | None = None
     idle_since: float | None = None
+    idle: bool = False
 
 
 class Utilized(NamedTuple):
@@ -196,8 +197,7 @@ class Verdict:
     @property
     def shown(self) -> Shown:
         """The state, or "idle"."""
-        idle = isinstance(self.cause, UsedBy) and self.cause.idle_since is not None
-        return "idle" if idle else self.state
+        return "idle" if isinstance(self.cause, UsedBy) and self.cause.idle else self.state
 
 
 Verdicts = Mapping[str, Verdict]
@@ -228,19 +228,22 @@ def verdicts(snapshot: Snapshot, rules: Rules = DEFAULT_RULES) -> Verdicts:
 
 
 def with_idle(found: Verdicts, snapshot: Snapshot, idle: Mapping[str, float], after: float) -> Verdicts:
-    """The verdicts, each with since when the device's user has not used it, if that is `after` seconds ago.
-    `idle`: by keys, the seconds for which a device has been at 0 %."""
-    from gputui.choosing.idleness import is_long, unused_by
+    """The verdicts, each with since when the device's user has not used it, and whether that is `after`
+    seconds ago. `idle`: by keys, the seconds for which a device has been at 0 %."""
+    from gputui.choosing.idleness import is_long, is_worth_saying, unused_by
+    from gputui.inventory.formatting import Seen
 
     named = dict(found)
     for key, seconds in idle.items():
         cause = found[key].cause if key in found else None
         if isinstance(cause, UsedBy):
             unused = unused_by(cause.processes[0].user, snapshot.by_key[key], seconds, snapshot)
-            if unused is not None and is_long(unused, after):
+            if unused is not None and is_worth_saying(unused, after):
                 # In whole seconds, so that equal verdicts stay equal.
                 since = float(round(snapshot.time - unused))
-                named[key] = replace(found[key], cause=cause._replace(idle_since=since))
+                since = Seen(since) if isinstance(unused, Seen) else since
+                cause = cause._replace(idle_since=since, idle=is_long(unused, after))
+                named[key] = replace(found[key], cause=cause)
     return named
 
 

@@ -29,6 +29,8 @@ from gputui.inventory.device import GROUP_SIZES, Apart, Device, Fault
 from gputui.inventory.formatting import (
     UNKNOWN,
     YOU,
+    Seen,
+    at_least,
     duration,
     person,
     person_or_job,
@@ -241,8 +243,8 @@ def _texts(cause: Cause, now: float) -> tuple[str, str]:
         case NotCounted(users, own):
             named = ", ".join(sorted(person(user, user == own) for user in users))
             return f"only processes that your rules ignore ({named})", f"free, ignoring {named}"
-        case UsedBy(processes, exclusive, unclaimed_use):
-            full, few = _used_by(processes, now, idle_text(cause, now))
+        case UsedBy(processes, exclusive, unclaimed_use, idle=idle):
+            full, few = _used_by(processes, now, idle_text(cause, now), idle)
             if unclaimed_use is not None:
                 who = person(unclaimed_use.user, unclaimed_use.own)
                 claimed_what = f"claimed {_labels(unclaimed_use.claimed)}"
@@ -285,7 +287,7 @@ def _texts(cause: Cause, now: float) -> tuple[str, str]:
             return _fault(cause)
 
 
-def _used_by(processes: tuple[Process, ...], now: float, idle: str) -> tuple[str, str]:
+def _used_by(processes: tuple[Process, ...], now: float, unused: str, idle: bool) -> tuple[str, str]:
     main, more = processes[0], len(processes) - 1
     age = _age(main.started, now)
     if main.user is None:
@@ -305,12 +307,14 @@ def _used_by(processes: tuple[Process, ...], now: float, idle: str) -> tuple[str
     if more:
         full += f", and {more} more process{'es' if more > 1 else ''}"
         few += f" +{more}"
-    if idle:
-        return f"{full}, {idle}", f"{person(main.user or UNKNOWN, main.own)} {idle}"
-    return full, few
+    if not unused:
+        return full, few
+    # The program comes last: a narrow column cuts it.
+    who = person(main.user or UNKNOWN, main.own)
+    return f"{full}, {unused}", f"{who} {unused}" + ("" if idle else f", {few.removeprefix(f'{who} ')}")
 
 
-def _does(user: str, idle: str) -> str:
+def _does(user: str, idle: bool) -> str:
     """The verb before a program: of one that does nothing, nobody says that it is running."""
     if idle:
         return "have" if user == YOU else "has"
@@ -318,10 +322,16 @@ def _does(user: str, idle: str) -> str:
 
 
 def idle_text(cause: Cause, now: float) -> str:
-    """ "idle 40m", of a device whose user does not use it; "" of any other."""
+    """ "idle 40m", of a device whose user has long not used it, before that "0% for 3m"; "" of any other."""
     if isinstance(cause, UsedBy) and cause.idle_since is not None:
-        return f"idle{_age(cause.idle_since, now)}"
+        return unused_text(Seen.span(cause.idle_since, now), cause.idle)
     return ""
+
+
+def unused_text(unused: float, idle: bool) -> str:
+    """ "idle 40m" of a user who has not used a device for long (`idle`), "0% for 3m" of another; with "≥"
+    where it may be longer."""
+    return f"{'idle' if idle else '0% for'} {at_least(unused)}"
 
 
 def _claimed_by(claim: Claim, now: float, runs_on: Sequence[str] = ()) -> str:

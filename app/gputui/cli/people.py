@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from gputui.choosing.claimed_use import ClaimedUse
-from gputui.choosing.idleness import known_idle
+from gputui.choosing.idleness import is_worth_saying, known_idle
 from gputui.choosing.people import Holding, Person, of_nobody, people
 from gputui.choosing.verdict import Verdicts, verdicts
-from gputui.choosing.verdict_text import brief, job_claimed_and_runs_on, reason, user_name
+from gputui.choosing.verdict_text import brief, job_claimed_and_runs_on, reason, unused_text, user_name
 from gputui.cli.common import (
     DONE,
     Call,
@@ -23,7 +23,7 @@ from gputui.cli.common import (
     say,
 )
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import UNKNOWN, age, by, duration, printable, size
+from gputui.inventory.formatting import UNKNOWN, age, by, printable, size
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import Document, Form, Moment, OrNull, View
@@ -74,6 +74,14 @@ def main(args: Call) -> int:
     return DONE
 
 
+def _unused(holding: Holding, person: Person) -> str:
+    """ " (idle 40m)", or " (0% for 3m)" where that is not yet long; "" for a device that its user uses."""
+    idle = holding.idle
+    if idle is None or not is_worth_saying(idle, person.after):
+        return ""
+    return f" ({unused_text(idle, holding in person.idle)})"
+
+
 def _lines(
     found: Sequence[Person], held: Sequence[Device], snapshot: Snapshot, judged: Verdicts
 ) -> list[str]:
@@ -81,10 +89,7 @@ def _lines(
     rows = [("USER", "GPUS", "MEMORY", "FOR", "COMMAND")]
     # Who may be asked for a device comes first.
     for person in sorted(found, key=lambda person: not person.idle):
-        labels = ",".join(
-            snapshot.label(each.device) + f" (idle {duration(each.idle or 0)})" * (each in person.idle)
-            for each in person.holdings
-        )
+        labels = ",".join(snapshot.label(each.device) + _unused(each, person) for each in person.holdings)
         claimed = f"claimed {snapshot.labels(person.claims)}" if person.claims else ""
         used = [
             f"{snapshot.label(each)} {brief(judged[each.key], now)}"

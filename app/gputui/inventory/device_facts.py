@@ -66,7 +66,7 @@ def fact_groups(device: Device, now: float, names: Mapping[str, str] | None = No
             "Power and temperature",
             (
                 _power(device),
-                Fact("energy", UNKNOWN if t.energy is None else f"{t.energy / 3.6e6:.1f} kWh"),
+                _energy(t),
                 _temperature(device, t),
                 *_hotspot(t),
                 _memory_and_fan(t),
@@ -151,6 +151,11 @@ def _memory(device: Device) -> Fact:
 def _power(device: Device) -> Fact:
     power, limit = device.power, device.power_limit
     return Fact("power", _of(power, limit, "W"), power / limit if power is not None and limit else None)
+
+
+def _energy(t: Telemetry) -> Fact:
+    since = "since the driver was loaded"
+    return Fact("energy", UNKNOWN if t.energy is None else f"{t.energy / 3.6e6:.1f} kWh {since}")
 
 
 def _temperature(device: Device, t: Telemetry) -> Fact:

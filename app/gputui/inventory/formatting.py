@@ -38,6 +38,24 @@ def energy(joules: float | None) -> str:
     return f"{joules / 3.6e6:.1f} kWh" if joules >= 3.6e6 else f"{max(0.0, joules) / 3600:.1f} Wh"
 
 
+class Seen(float):
+    """A span of time as far as it was observed, or the moment from which it was: what was seen all that time
+    may have begun before. A plain number is exact."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def span(since: float, until: float) -> float:
+        """The seconds since a moment: no more exact than the moment is."""
+        seconds = until - since
+        return Seen(seconds) if isinstance(since, Seen) else seconds
+
+
+def at_least(seconds: float) -> str:
+    """ "3m", or "≥3m" of a span that may be longer."""
+    return f"{'≥' * isinstance(seconds, Seen)}{duration(seconds)}"
+
+
 def duration(seconds: float) -> str:
     """A span in at most two units: "40s", "12m", "2h10m", "3d4h"."""
     whole = max(0, int(seconds))

@@ -214,8 +214,20 @@ class Job:
 
     @property
     def how_ended(self) -> str:
-        """How it ended: "was stopped", or the words of `how_it_ended`."""
+        """How it ended: "was stopped", "gave up", or the words of `how_it_ended`."""
+        if self.gave_up:
+            return "gave up"
         return "was stopped" if self.state == "stopped" else how_it_ended(self.status, self.signal)
+
+    @property
+    def never_ran(self) -> bool:
+        """Whether it ended in line."""
+        return self.over and self.in_line_for is not None
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether it waited for as long as it might."""
+        return self.never_ran and self.status == 124
 
     @property
     def exit_status(self) -> int | None:

@@ -50,10 +50,12 @@ def job_columns(
         "name": Column("NAME", lambda job: printable(job.name or UNKNOWN)),
         "devices": Column("DEVICES", lambda job: on_devices(job, snapshot).removeprefix("GPU ")),
         "on": Column("DEVICES", lambda job: on_devices(job, snapshot), most=16),
-        "state": Column("STATE", lambda job: job.state),
+        "state": Column("STATE", lambda job: _with_wait(job, "gave up" if job.gave_up else job.state, now)),
         "status": Column("STATUS", status_text),
-        "outcome": Column("STATE", _outcome, lambda job: SIGNS.get(job.state, ("?", "unknown"))[1]),
-        "ran": Column("RAN", lambda job: how_long(job, now), "dim", right=True, least=5),
+        "outcome": Column(
+            "STATE", lambda job: _outcome(job, now), lambda job: SIGNS.get(job.state, ("?", "unknown"))[1]
+        ),
+        "ran": Column("RAN", lambda job: _ran(job, now), "dim", right=True, least=5),
         "ended": Column(
             "ENDED", lambda job: UNKNOWN if job.ended is None else f"{duration(now - job.ended)} ago"
         ),
@@ -113,12 +115,26 @@ def status_text(job: Job) -> str:
     return UNKNOWN
 
 
-def _outcome(job: Job) -> str:
+def _outcome(job: Job, now: float) -> str:
     """The state with its glyph; the status or the signal in place of "failed"."""
     words = job.state
-    if job.state == "failed" and (job.signal, job.status) != (None, None):
+    if job.gave_up:
+        words = "gave up"
+    elif job.state == "failed" and (job.signal, job.status) != (None, None):
         words = status_text(job) if job.signal is not None else f"status {job.status}"
-    return f"{SIGNS.get(job.state, ('?', ''))[0]} {words}"
+    return f"{SIGNS.get(job.state, ('?', ''))[0]} {_with_wait(job, words, now)}"
+
+
+def _with_wait(job: Job, words: str, now: float) -> str:
+    """A state ("waiting", "stopped") with how long the job has waited: "waiting 3m", "stopped, waited 3m"."""
+    if job.never_ran:
+        return f"{words}, waited {how_long(job, now)}"
+    # No column moves when the time grows.
+    return f"{words} {how_long(job, now):5}" if job.state == "waiting" else words
+
+
+def _ran(job: Job, now: float) -> str:
+    return UNKNOWN if job.never_ran or job.state == "waiting" else how_long(job, now)
 
 
 def how_long(job: Job, now: float) -> str:

@@ -11,6 +11,7 @@ from math import ceil, floor, nan
 from typing import Literal
 
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import Seen
 from gputui.inventory.light_dataclasses import dataclass, field, frozen
 from gputui.inventory.snapshot import Snapshot
 from gputui.timeline.ring import Ring
@@ -199,12 +200,12 @@ class Timelines:
     def unused_since(self, key: str, until: float, utilization: float, memory: float) -> float:
         """Return the moment since when a device has been unused up to `until`.
 
-        Unused means at most these percent of utilization and bytes of memory. Return `until` itself where
-        nothing is known of the time before it.
+        Unused means at most these percent of utilization and bytes of memory. Return a `Seen` where nothing
+        is known of the time before, `until` itself where that is so of all the time before it.
         """
         past, place = self.store.devices.get(key), (key, until, utilization, memory, self.adopted)
         if past is None:
-            return until
+            return Seen(until)
         if place not in self.store.unused:
             if len(self.store.unused) > _MOST_ANSWERS:
                 self.store.unused.clear()
@@ -233,7 +234,7 @@ def _within(rings: Sequence[Ring], until: float, most: float) -> float:
             if value > most:
                 return until
             until, last = min(until, last * ring.width), last - 1
-    return until
+    return Seen(until)
 
 
 def _columns(rings: Sequence[Ring], span: Span, peaks: bool) -> list[float]:

@@ -53,7 +53,8 @@ class Figures(NamedTuple):
     held      the time with a claim or a process
     busy      the part of it in which a kernel ran; `idle` the part at 0 %. The rest is not known
     work      the sum of utilization × time, in percent × seconds, over the `busy` and `idle` time
-    peak      the most memory that one user was seen to use on a device
+    peak      the most memory that one user was seen to use on a device; of nobody, that was in use without a
+              visible process
     waited    the time in line for devices
     energy_known  the time of which the power is known: `energy` is of this time only
     """
@@ -195,7 +196,9 @@ class Meter:
                 used = Figures(share, busy, idle, share * watts, work, memory, energy_known=share * known)
                 day.count(used, device=device.key, user=user, job=job)
             if rest > 0:
-                unused = Figures(energy=rest * watts, energy_known=rest * known)
+                unseen = device.processes == () and not device.unified and not holders
+                peak = (device.memory_used or 0) - (device.memory_idle or 0) if unseen else 0
+                unused = Figures(energy=rest * watts, peak=max(0, peak), energy_known=rest * known)
                 day.count(unused, device=device.key, user="", job="")
         for waiter in snapshot.waiters if begin < now else ():
             waited = now - max(begin, waiter.since or begin)

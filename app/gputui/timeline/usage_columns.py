@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from gputui.inventory.columns import Column, printed
-from gputui.inventory.formatting import UNKNOWN, duration, number, printable, size
+from gputui.inventory.formatting import MIB, UNKNOWN, duration, number, printable, size
 from gputui.timeline.usage import BY, Figures, Names
 
 Row = tuple[Names, Figures]
 MOST_ROWS = 200
 """The rows that are listed: of a year there are thousands of jobs, which nobody reads."""
 _WIDEST_BAR = 32
+_HELD = 512 * MIB
+"""More memory in use than on a free device, by the default rules."""
 _LEGEND, _UNKNOWN = "█ busy ░ idle", " · unknown"
 _NOBODY = {"user": "nobody", "job": "no job", "device": "in line"}
 
@@ -49,6 +51,8 @@ def usage_columns(
 
     def bar(row: Row) -> str:
         if not row[1].held:
+            if by == "device" and row[1].peak > _HELD:
+                return "held, no visible process"
             return "not in use" if row[1].energy_known else ""
         held, busy, rest = (
             round(cells * seconds / most) for seconds in (row[1].held, row[1].busy, row[1].busy + row[1].idle)

@@ -20,7 +20,7 @@ from gputui.choosing.state_times import Watch, with_cooling
 from gputui.choosing.verdict import Verdicts, verdicts, with_idle
 from gputui.choosing.verdict_text import in_use_by, reason, refusal, state_and_brief, state_and_reason
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import devices_text, gpus, printable, short_name
+from gputui.inventory.formatting import Seen, devices_text, gpus, printable, short_name
 from gputui.inventory.light_dataclasses import dataclass, field, frozen, replace
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.host_environment import HostEnvironment, ThisHost
@@ -286,7 +286,7 @@ class AppState:
             for key, seconds in found.items():
                 since = self.box.time - seconds
                 if since == self.watch.began:
-                    found[key] = self.box.time - timelines.unused_since(key, since, 0.0, inf)
+                    found[key] = Seen.span(timelines.unused_since(key, since, 0.0, inf), self.box.time)
         return found
 
     @property
@@ -339,7 +339,8 @@ class AppState:
     def seconds_in_state(self, key: str) -> float:
         """How many seconds the device has been in its present state, as far as that is known.
 
-        For a device that was free when this program started, the timelines may know the start.
+        For a device that was free when this program started, the timelines may know the start; a job of ours
+        that had it until later may have left no trace there.
         """
         now = self.box.time
         seconds = self.watch.seconds_in_state(key, now)
@@ -348,7 +349,9 @@ class AppState:
         since = self.watch.seen[key][1]
         if self.timelines is None or since != self.watch.began or not self.verdicts[key].free:
             return seconds
-        return now - self.timelines.unused_since(key, since, self.rules.utilization, self.rules.memory)
+        unused = self.timelines.unused_since(key, since, self.rules.utilization, self.rules.memory)
+        left = [job.ended or 0.0 for job in self.box.jobs if job.over and key in job.keys]
+        return now - min(now, max(unused, *left))
 
     def own_job_on(self, key: str, shared: bool = False) -> Job | None:
         """The user's own job that has the device, where the verdict has nothing else to report about it, or

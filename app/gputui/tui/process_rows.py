@@ -43,7 +43,8 @@ class Row:
 
     Below a person, a row is all that they have on one device; its process has the most memory there.
 
-    `state` says that nobody uses the device ("idle 2h"), or why it is not free without a process. `what` is
+    `state` says that nobody uses the device ("idle 2h", `idle`; or not yet long, "0% for 3m"), or why it is
+    not free without a process. `what` is
     the command, without one the reason for the state; `short` is a command without the path of its program;
     for a person, the devices in words.
     `depth` is the indentation in a tree; `amount` is the memory in bytes, 0 where it is not known.
@@ -62,6 +63,7 @@ class Row:
     depth: int = 0
     amount: int = 0
     state: str = ""
+    idle: bool = False
     person: Person | None = None
 
     @property
@@ -158,7 +160,7 @@ def next_step(app_state: AppState, row: Row) -> str:
     """How to get the idle devices of another person: "ask bo; or select GPU 6 on the main screen: w waits for
     it"; "" where none of the row is idle."""
     owner = row.person or row.process
-    idle = [each.device.key for each in row.person.idle] if row.person else [row.key] if row.state else []
+    idle = [each.device.key for each in row.person.idle] if row.person else [row.key] if row.idle else []
     if owner is None or owner.own or not idle:
         return ""
     snapshot, keymap = app_state.box, app_state.screen.keymap
@@ -261,7 +263,7 @@ def _is_held(app_state: AppState, device: Device) -> bool:
 
 
 def _row(app_state: AppState, device: Device, process: Process | None) -> Row:
-    snapshot = app_state.box
+    snapshot, verdict = app_state.box, app_state.verdicts[device.key]
     label = snapshot.label(device)
     if process is not None:
         what = printable(process.command or process.note or UNKNOWN)
@@ -277,9 +279,10 @@ def _row(app_state: AppState, device: Device, process: Process | None) -> Row:
             process,
             device.key,
             amount=process.memory or 0,
-            state=idle_text(app_state.verdicts[device.key].cause, snapshot.time),
+            state=idle_text(verdict.cause, snapshot.time),
+            idle=verdict.shown == "idle",
         )
-    verdict, claim = app_state.verdicts[device.key], snapshot.claimed.get(device.key)
+    claim = snapshot.claimed.get(device.key)
     user, since, what = UNKNOWN, None, reason(verdict, snapshot.time)
     if claim is not None:
         user, since = person(claim.user, claim.own), claim.since

@@ -113,7 +113,7 @@ def news(before: Snapshot | None, now: Snapshot) -> list[tuple[str, bool]]:
 
 
 def _ended(job: Job) -> str:
-    return f"{job.how_ended} after {how_long(job, 0.0)}"
+    return f"{job.how_ended} after {'waiting ' * job.never_ran}{how_long(job, 0.0)}"
 
 
 def facts_of(job: Job, now: float, width: int) -> list[Line]:

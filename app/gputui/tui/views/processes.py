@@ -126,7 +126,9 @@ _RAM = Column[Row]("RAM", _figure(lambda process: size(process.host_memory)), ri
 _AGE = Column[Row]("FOR", lambda row: row.age, right=True, least=6)
 _WHERE = Column[Row]("WHERE", lambda row: row.where, "dim")
 
-_STATE = Column[Row]("STATE", lambda row: row.state, lambda row: "idle" if row.process else row.state)
+_STATE = Column[Row](
+    "STATE", lambda row: row.state, lambda row: "idle" if row.idle else "" if row.process else row.state
+)
 
 _ORDER = (_DEVICE, _PID, _USER, _LOAD, _MEMORY, _CPU, _RAM, _AGE, _WHERE, _STATE)
 _OPTIONAL = (_LOAD, _CPU, _RAM, _WHERE)
