@@ -213,7 +213,7 @@ def _model(name: str) -> Any:
     [
         (("plus",), "batch", 2),
         ((":checkpointing",), "checkpointing", True),
-        (("colon", *"precision", "down", "enter"), "precision", "autocast"),
+        (("colon", *"precision", "down", "enter"), "precision", "fp16"),
         (("colon", *"optimizer", "down", "enter"), "optimizer", "adamw-foreach"),
         (("colon", *"lora", "down", "enter"), "lora", 8),
     ],
@@ -640,7 +640,7 @@ def test_every_box_has_lines_that_fit(name: str, width: int) -> None:
 
 @pytest.mark.parametrize(("width", "reasons"), [(80, False), (130, True), (200, True)])
 async def test_the_table_has_few_columns_and_a_wide_one_the_reasons(width: int, reasons: bool) -> None:
-    async with session("dgx-h100", TRAIN, size=(width, 40)) as s:
+    async with session("dgx-h100", (*TRAIN, "--torch_dtype", "bfloat16"), size=(width, 40)) as s:
         await opened(s)
         (heading,) = (text for text in texts(s) if "STRATEGY" in text)
         assert "SENT" not in heading and "TIME" in heading and ("WHY" in heading) == reasons

@@ -766,9 +766,14 @@ CORRECTED = [
     ("wait -n 2 -- python t.py", "run --wait -n 2 -- python t.py"),
     ("free", "ls"),
     ("users --json", "people --json"),
-    ("export --as slurm -n 2 -- python t.py", "export --as sbatch -n 2 -- python t.py"),
-    ("export --as=k8s -- python t.py", "export --as=kubernetes -- python t.py"),
 ]
+
+
+@pytest.mark.parametrize(("word", "form"), [("slurm", "sbatch"), ("k8s", "kubernetes")])
+def test_a_form_has_the_name_of_its_program_too(call: Call, word: str, form: str) -> None:
+    rest = ("-n", "2", "--demo", "dgx-h100", "--", "python", "t.py")
+    ended = call("export", f"--as={word}", *rest)
+    assert ended.status == 0 and ended.out == call("export", "--as", form, *rest).out
 
 
 @pytest.mark.parametrize(("typed", "meant"), CORRECTED)

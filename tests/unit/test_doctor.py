@@ -45,6 +45,8 @@ def test_where_all_is_well_the_status_is_0(call: Call) -> None:
     assert time.process_time() - started < 2
     assert {name for name, each in found.items() if each["needed"]} == NEEDED | {"device files"}
     assert all(found[name]["good"] for name in NEEDED)
+    # The files of a simulated device do not exist: it is not known whether they can be opened.
+    assert found["device files"]["good"] is None
     assert "8× " in found["driver"]["detail"]
 
 
@@ -146,4 +148,18 @@ def test_the_text_has_a_line_for_each_check_and_each_remedy(call: Call, dgx: Sim
     ended = call("doctor")
     lines = ended.out.splitlines()
     assert ended.status == 5 and lines[0].split()[:2] == ["driver", "problem"]
-    assert sum(" ok " in line or " problem " in line for line in lines) == len(lines) - ended.out.count("→")
+    words = [line.partition("  ")[2].split()[0] for line in lines]
+    assert words.count("→") + sum(word in ("ok", "unknown", "limited", "problem") for word in words) == len(
+        lines
+    )
+
+
+@with_devices
+def test_the_word_agrees_with_the_status_and_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A problem is what fails the call, and a remedy says what to do: nothing to do is none."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr("gputui.launching.confine.left_out", lambda *_: None)
+    for each in doctor.findings(os.environ):
+        assert (each.word == "ok") is (each.good is True) and (each.word != "ok" or each.remedy is None)
+        assert (each.word == "problem") is (each.needed and each.good is False)
+        assert "nothing" not in (each.remedy or "")

@@ -104,7 +104,7 @@ def test_whatever_goes_wrong_there_is_one_line(place: Path, code: str) -> None:
 def test_a_python_without_transformers_says_what_to_give(place: Path) -> None:
     with pytest.raises(PlanningError) as refused:
         meta_model(PYTHON, {}, place, "newest")
-    assert "--parameters" in str(refused.value)
+    assert "8B" in str(refused.value)
 
 
 def test_a_python_that_is_not_there(place: Path) -> None:

@@ -206,7 +206,7 @@ def test_links_decide_the_order(call: Call) -> None:
 
 def test_8_bit_adam_makes_fit_what_adamw_does_not(call: Call, save: Callable[[Snapshot], str]) -> None:
     # The second guide: 45 GB of weights in 16 bits on four devices of 40 GB.
-    words = ("--parameters", "22.5B", "--weights-only", "--from", save(cards(4, 40)))
+    words = ("--parameters", "22.5B", "--weights-only", "--precision", "bf16", "--from", save(cards(4, 40)))
     assert not rows(call, *words)["fsdp2"]["fits"]
     assert rows(call, *words, "--optim", "adamw8bit")["fsdp2"]["fits"]
 
@@ -679,7 +679,7 @@ def test_an_unknown_architecture_says_what_to_give_instead(call: Call, models: P
     python.write_text("#!/bin/sh\nexit 1\n")
     python.chmod(0o755)
     said = call("plan", "strange", "--python", str(python), "--demo").refused(2)
-    assert "--parameters" in said and "strange" in said
+    assert "8B" in said and "--parameters" not in said and "strange" in said
 
 
 def test_a_proof_by_a_python_that_cannot_is_a_failed_check(call: Call, models: Path) -> None:
@@ -836,7 +836,7 @@ def test_as_many_devices_as_it_needs_are_taken(call: Call) -> None:
 
 def test_where_nothing_does_the_call_says_what_would(call: Call) -> None:
     for words in (("pick", "-n", "auto", "--model"), ("plan", "-n", "auto")):
-        said = call(*words, "llama-3-70b", "--demo", "dgx-h100").refused(4)
+        said = call(*words, "llama-3-70b", "--precision", "bf16", "--demo", "dgx-h100").refused(4)
         assert "checkpointing" in said and "LoRA" in said
     command = ("--", "t.py", "--model", "llama-3-70b")
     call("run", "-n", "auto", "--demo", "rtx4090", "--dry-run", *command).refused(4)
@@ -989,7 +989,7 @@ def test_the_answer_comes_first_with_the_call_that_starts_it(call: Call, words: 
 )
 def test_where_one_device_is_enough_the_answer_says_so(call: Call, words: str, enough: bool) -> None:
     ended = call("plan", *words.split(), "--demo", "shared")
-    assert ("one GPU is enough" in ended.out.splitlines()[0]) is enough
+    assert ("fits on one" in ended.out.splitlines()[0]) is enough
 
 
 def test_the_proposed_call_has_the_command(call: Call) -> None:
@@ -1019,10 +1019,28 @@ def test_where_nothing_would_help_the_answer_says_what_lacks(call: Call, words: 
     assert first.startswith("Nothing fits") and re.search(r"missing is \d+\.\dG of each \(\S+\)$", first)
 
 
+def _about(ended: Ended) -> tuple[str, str]:
+    """The answer, and the line of the devices."""
+    lines = ended.out.splitlines()
+    return lines[0], next(line for line in lines if "free on each" in line)
+
+
 def test_devices_in_use_are_named_in_the_answer(call: Call, save: Callable[[Snapshot], str]) -> None:
     box = save(box_of_devices(gpu(0), busy(gpu(1))))
-    assert "once they are free" in call("plan", "gpt2", "-n", "2", "--from", box).out.splitlines()[0]
+    assert all(
+        "once GPU 1 is free" in line for line in _about(call("plan", "gpt2", "-n", "2", "--from", box))
+    )
     assert "free:" not in call("plan", "gpt2", "-n", "1", "--from", box).out.splitlines()[0]
+
+
+def test_states_are_in_32_bits_by_default_and_what_nothing_says_is_told_as_assumed(call: Call) -> None:
+    words = ("plan", "--demo", "dgx-h100", "-n", "2", "-b", "4", "--", "t.py", "--model", "llama-3-8b")
+    about = " ".join(call(*words, "--lora_r=8").out.split("\n\n")[1].split())
+    said, _, assumed = about.partition("assumed:")
+    assert "batch 4" in said and "LoRA 8" in said and "autocast" in assumed and "sequence" in assumed
+    single = rows(call, "llama-3-8b", "-n", "1", "--demo", "dgx-h100")["single"]["bytes"]
+    states = single["weights"] + single["gradients"] + single["optimizer"]
+    assert states == 16 * LLAMA3_8B.parameters
 
 
 def test_where_free_memory_is_not_known_the_answer_says_so(
@@ -1080,11 +1098,11 @@ def test_the_table_keeps_to_the_width(width: int, free: int | None) -> None:
     )
     made = plan(LLAMA3_8B, Workload(lora=16, checkpointing=True), box_of(snapshot, snapshot.devices))
     found = PlannedDevices(snapshot, snapshot.devices)
-    lines = [*table_lines(made, found, width, whole=False)]
+    lines = [*table_lines(made, found, (), width, whole=False)]
     assert max(map(len, lines)) <= width
     assert width < 80 or not any("…" in line for line in lines)
     for whole in (False, True):
-        rows = [line for line in table_lines(made, found, width, whole) if line[:1] in ("✓", "✗", "?")]
+        rows = [line for line in table_lines(made, found, (), width, whole) if line[:1] in ("✓", "✗", "?")]
         assert all(line[2:].startswith(f"{row.name} ") for line, row in zip(rows, made.rows, strict=False))
         assert (len(rows) == len(made.rows)) == whole
 
@@ -1094,10 +1112,14 @@ def test_what_stands_below_slower_ones_says_why() -> None:
         box_of_devices(*(gpu(i, memory_free=80 * GIB) for i in range(4)), links=_all("NV18", 4)),
         host=Host("h", load=HostLoad(memory_used=0, memory_total=2000 * GIB)),
     )
-    made = plan(LLAMA3_8B, Workload(), replace(box_of(snapshot, snapshot.devices), host_memory=2000 * GIB))
+    made = plan(
+        LLAMA3_8B,
+        Workload(precision="bf16"),
+        replace(box_of(snapshot, snapshot.devices), host_memory=2000 * GIB),
+    )
     lines = {
         line[2:].split()[0]: line
-        for line in table_lines(made, PlannedDevices(snapshot, snapshot.devices), 80, whole=False)
+        for line in table_lines(made, PlannedDevices(snapshot, snapshot.devices), (), 80, whole=False)
         if line[:1] == "✓"
     }
     said = {

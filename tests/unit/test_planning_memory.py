@@ -183,7 +183,9 @@ def test_each_expert_of_a_token_keeps_its_input_and_its_inner_width() -> None:
 
 
 def test_gradients_that_accumulate_are_there_at_the_loss() -> None:
-    once, more = (needed(LLAMA2_7B, Workload(1, 4096, accumulation=count), SINGLE).total for count in (1, 2))
+    once, more = (
+        needed(LLAMA2_7B, Workload(1, 4096, "bf16", accumulation=count), SINGLE).total for count in (1, 2)
+    )
     assert more - once == 2 * LLAMA2_7B.parameters
 
 
@@ -192,7 +194,7 @@ def test_a_stage_keeps_what_all_batches_keep_that_are_under_way() -> None:
     four passes for each one of data-parallel devices, so there are always as many."""
 
     def kept(accumulation: int, parts: int = 1) -> float:
-        workload = Workload(1, 8192, accumulation=accumulation)
+        workload = Workload(1, 8192, "bf16", accumulation=accumulation)
         strategy = Strategy("pp", 4, pipeline_parallel=4, interleaved=parts)
         return needed(LLAMA3_8B, workload, strategy).total / GIB
 

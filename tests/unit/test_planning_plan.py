@@ -39,6 +39,7 @@ from unit.planning_models import (
 )
 
 AUTOCAST = Workload(precision="autocast")
+BF16 = Workload(precision="bf16")
 STATES = replace(AUTOCAST, weights_only=True)
 
 
@@ -207,7 +208,7 @@ def test_a_pipeline_waits_less_with_more_chunks_and_with_interleaved_stages() ->
 
 
 def test_several_pipelines_divide_the_optimizer_and_add_their_gradients() -> None:
-    found = plan(LLAMA2_7B, Workload(), h100s())
+    found = plan(LLAMA2_7B, BF16, h100s())
     both, one = row(found, "pp4-zero1"), row(found, "pp8")
     assert both.strategy.replicas == 2 and "2 pipelines with ZeRO-1" in both.reason
     assert both.bytes.optimizer == pytest.approx(one.bytes.optimizer, rel=0.1)
@@ -220,10 +221,7 @@ def test_several_pipelines_divide_the_optimizer_and_add_their_gradients() -> Non
 
 def test_embeddings_that_the_first_and_the_last_stage_share_are_sent() -> None:
     tied, untied = (
-        {
-            each.what: each.bytes
-            for each in row(plan(known, Workload(), h100s()), "pp4-zero1").traffic.exchanges
-        }
+        {each.what: each.bytes for each in row(plan(known, BF16, h100s()), "pp4-zero1").traffic.exchanges}
         for known in (LLAMA32_1B, LLAMA3_8B)
     )
     assert tied["embeddings"] == 2 * 128256 * 2048 and "embeddings" not in untied
@@ -343,7 +341,7 @@ def test_data_parallel_needs_more_of_gpu_0_than_of_each_other() -> None:
 
 def test_where_only_a_pipeline_fits_what_would_do_is_said_all_the_same() -> None:
     given = box(8, 72 * GIB, "NV18", 370.8, 64 * GIB)
-    found = plan(LLAMA3_70B, Workload(checkpointing=True), given)
+    found = plan(LLAMA3_70B, replace(BF16, checkpointing=True), given)
     assert found.best is not None and found.best.name == "tp4-pp2"
     assert found.changes
 
@@ -358,7 +356,7 @@ def test_what_would_do_is_not_only_a_pipeline_of_many_stages() -> None:
 
 
 def test_what_fragments_may_take_stands_below_what_has_room() -> None:
-    found = plan(LLAMA3_8B, Workload(), h100s())
+    found = plan(LLAMA3_8B, BF16, h100s())
     ddp, order = row(found, "ddp"), names(found)
     assert ddp.fits and ddp.tight and ddp.apart == "tight"
     assert (ddp.traffic.seconds or 0) < (row(found, "fsdp2").traffic.seconds or 0)

@@ -260,8 +260,8 @@ def test_an_adapter_names_the_model_that_it_adapts_and_its_rank(tmp_path: Path) 
 @pytest.mark.parametrize("name", ["model.gguf", "pytorch_model.bin", "best.ckpt"])
 def test_weights_of_other_formats_are_refused_with_what_to_give(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"GGUF")
-    assert "--parameters" in refused(name, tmp_path)
-    assert "--parameters" in refused(str(tmp_path), tmp_path)
+    assert "8B" in refused(name, tmp_path)
+    assert "8B" in refused(str(tmp_path), tmp_path)
 
 
 def test_a_pointer_of_git_lfs_is_named(tmp_path: Path) -> None:

@@ -529,7 +529,8 @@ class Allocator:
         linked = self._look(Want.LINKS | Want.NAMES, keys)
         there = [linked.by_key[device.key] for device in devices if device.key in linked.by_key]
         if permuted_behind_switches(linked, there):
-            self._notice(PERMUTED)
+            in_order = sorted(there, key=lambda device: snapshot.position[device.key])
+            self._notice(PERMUTED.format(",".join(map(snapshot.label, in_order))))
 
     def _notice(self, text: str, kind: NoticeKind = "warning") -> None:
         self._tell(Notice(text, kind))

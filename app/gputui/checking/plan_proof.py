@@ -257,7 +257,8 @@ def meta_model(
         try:
             counted = _answer(folder, "model", ended, _COUNTED)
         except (DocumentError, _NoAnswerError) as error:
-            remedy = ": install it there, or give --parameters N" if "No module named" in str(error) else ""
+            missing = "No module named" in str(error)
+            remedy = ": install it there, or give its size (8B) as the model" if missing else ""
             raise PlanningError(
                 f"the training Python could not count the model: {printable(str(error))}{remedy}"
             ) from None

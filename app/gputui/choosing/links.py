@@ -58,10 +58,10 @@ def permuted_behind_switches(snapshot: Snapshot, devices: Sequence[Device]) -> b
 
 
 PERMUTED = (
-    "behind NVSwitches, NCCL can return AllGather and ReduceScatter in the wrong order"
-    " unless the devices are in ascending order (nccl #1906), which costs nothing on this box"
+    "behind NVSwitches, several processes can get the results of AllGather and ReduceScatter in the wrong"
+    " order (nccl #1906); ascending order ({}) avoids it and is as fast here"
 )
-"""The warning about devices that `permuted_behind_switches` finds."""
+"""The warning about devices that `permuted_behind_switches` finds, for their numbers in ascending order."""
 
 
 def on_one_node(one: Device | Nic, other: Device | Nic, word: str | None) -> bool:

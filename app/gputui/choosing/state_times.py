@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gputui.choosing.verdict import Cooling, State, Verdict, Verdicts
+from gputui.choosing.verdict import Cooling, State, Verdicts
 from gputui.inventory.formatting import Seen
 from gputui.inventory.light_dataclasses import field, frozen, replace
 from gputui.inventory.link import LinkMatrix

@@ -24,8 +24,6 @@ _SAME = {
     "kill": "stop",
     "cancel": "stop",
     "logs": "log",
-    "slurm": "sbatch",
-    "k8s": "kubernetes",
 }
 """Words of other programs for our own ones."""
 _OF_A_MODEL = ("--model", "--parameters")

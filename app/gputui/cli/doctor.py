@@ -38,15 +38,23 @@ _PATIENCE = 1.2
 class Finding:
     """What was found about one thing.
 
-    remedy  what helps; None where all is well, or where the detail says it
+    good    whether it works; None where that is not known
+    remedy  what helps; None where all is well, where the detail says it, or where nothing helps
     needed  whether gputui cannot start commands on devices without it
     """
 
     name: str
-    good: bool
+    good: bool | None
     detail: str
     remedy: str | None = None
     needed: bool = False
+
+    @property
+    def word(self) -> str:
+        """ "limited": it does not work, and gputui works without it."""
+        if self.good is None:
+            return "unknown"
+        return "ok" if self.good else "problem" if self.needed else "limited"
 
 
 DOCTOR = Document("good checks", good=bool, checks=View(Finding, "name good detail remedy needed").list)
@@ -56,8 +64,8 @@ def parser() -> Parser:
     made = Parser(
         "doctor",
         "Check what gputui needs here (the driver, the device files, the claims and the settings; status 5"
-        " if one fails) and what it can use besides, and print a remedy for each problem. It takes two"
-        " seconds at most, and starts nothing.",
+        " if one fails: a problem) and what it can use besides (limited where that does not work), and print"
+        " what to do. It takes two seconds at most, and starts nothing.",
         example="gputui doctor",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
@@ -93,13 +101,13 @@ def findings(environ: Environ) -> Iterator[Finding]:
 
 
 def _failed(found: Sequence[Finding]) -> bool:
-    return any(each.needed and not each.good for each in found)
+    return any(each.word == "problem" for each in found)
 
 
 def _lines(found: Sequence[Finding]) -> list[str]:
     rows = []
     for each in found:
-        rows.append((each.name, "ok" if each.good else "problem", printable(each.detail)))
+        rows.append((each.name, each.word, printable(each.detail)))
         if each.remedy is not None:
             rows.append(("", "", f"→ {printable(each.remedy)}"))
     return aligned(rows)
@@ -131,8 +139,8 @@ def _device_files(snapshot: Snapshot) -> Finding:
     closed = sorted(file for file in files if not os.access(file, os.R_OK | os.W_OK))
     name = "device files"
     if not closed:
-        told = f"all {len(files)} can be opened" if files else "not known"
-        return Finding(name, True, told, needed=True)
+        told = f"all {len(files)} can be opened" if files else "it is not known which files the devices have"
+        return Finding(name, True if files else None, told, needed=True)
     return Finding(name, False, f"you cannot open {', '.join(closed)}", _opens(closed[0]), needed=True)
 
 
@@ -173,10 +181,15 @@ def _confinement(snapshot: Snapshot | None, environ: Environ) -> Finding:
     else:
         why = no_landlock()
     if why is None:
-        return Finding("confinement", True, "a command can open its own devices only")
+        return Finding("confinement", True, "a command can open only the devices that it gets")
     if why is NOT_YET:
-        return Finding("confinement", False, "not proved on this machine yet", "`gputui check --confine`")
-    return Finding("confinement", False, why, "nothing is needed: commands start unconfined")
+        return Finding(
+            "confinement",
+            False,
+            "commands start unconfined until it is proved here",
+            "`gputui check --confine` proves it",
+        )
+    return Finding("confinement", False, f"commands start unconfined: {why}")
 
 
 def _ssh(environ: Environ, own: Settings) -> Finding:

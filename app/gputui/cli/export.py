@@ -9,7 +9,7 @@ import sys
 from gputui.cli.common import DONE, Call, Parser, WrongCallError, print_line, say, write_file
 from gputui.cli.launch_call import add_force, add_launch_options, launch_of, launch_request
 from gputui.cli.request_options import add_after_options
-from gputui.launching.exports import DEFAULT, FORMS, ExportError, ExportOptions
+from gputui.launching.exports import ALIASES, DEFAULT, FORMS, ExportError, ExportOptions
 from gputui.launching.launch import Launch
 from gputui.launching.secrets import secret_in
 
@@ -30,7 +30,14 @@ def parser() -> Parser:
     )
     made.usage = "gputui export --as FORM [-n N | --gpus LIST] [OPTION…] [-- COMMAND…]"
     form = made.add_mutually_exclusive_group(required=True)
-    form.add_argument("--as", dest="form", choices=tuple(FORMS), metavar="FORM", help="one of these forms")
+    form.add_argument(
+        "--as",
+        dest="form",
+        type=lambda word: ALIASES.get(word, word),
+        choices=tuple(FORMS),
+        metavar="FORM",
+        help="one of these forms (also slurm for sbatch, k8s for kubernetes)",
+    )
     form.add_argument("--json", dest="form", action="store_const", const="json", help="the same as --as json")
     where = made.add_mutually_exclusive_group()
     where.add_argument("--copy", action="store_true", help="copy to the clipboard instead of printing")

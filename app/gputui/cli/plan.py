@@ -170,7 +170,8 @@ def main(args: Call) -> int:
     if made.training is not None and nodes == 1 and (why := refusal(options, devices, os.environ)):
         # The command as it is cannot be started on these devices. (--use changes it.)
         raise WrongCallError(why)
-    made = noticed(made, found, count)
+    # (The lines of a plan name the devices in use.)
+    made = noticed(made, found if args.json else replace(found, in_use=()), count)
     if nodes > 1 and args.network is None:
         text = f"the network of each machine is taken to have {NETWORK} Gbit/s (--network GBIT)"
         made = replace(made, notices=(text, *made.notices))
@@ -184,7 +185,12 @@ def main(args: Call) -> int:
     if starting := _starting(args, args.words, args.argv or (), made):
         print_line(f"  {starting}")
     room = shutil.get_terminal_size().lines - len(answered) - len(notes) - _BESIDE
-    print("", *table_lines(made, found, width, args.all or width is None, room), sep="\n", flush=True)
+    print(
+        "",
+        *table_lines(made, found, subject.said, width, args.all or width is None, room),
+        sep="\n",
+        flush=True,
+    )
     for note in notes:
         say(note)
     if args.prove:

@@ -6,7 +6,7 @@ The whole one is for `--all` and for programs: all strategies, the parts of thei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from gputui.inventory.columns import Column, printed
 from gputui.inventory.formatting import GIB, UNKNOWN, printable, size
@@ -34,17 +34,26 @@ def answer_lines(plan: Plan, found: PlannedDevices, width: int | None) -> Iterat
 
 
 def table_lines(
-    plan: Plan, found: PlannedDevices, width: int | None, whole: bool, room: int = 24
+    plan: Plan,
+    found: PlannedDevices,
+    said: Collection[str],
+    width: int | None,
+    whole: bool,
+    room: int = 24,
 ) -> Iterator[str]:
     """Yield the lines of the short form, at most `width` characters long (None: no limit), or of the whole
     one, which has no limit. The short form has fewer strategies where it would need more than `room` lines:
-    the answer above it stays in view."""
+    the answer above it stays in view. What nothing has `said` of the training is assumed."""
     width = None if whole else width
     serves = isinstance(plan.workload, Serving)
-    work = (text for _, text in work_words(plan.workload, len(plan.box)))
+    # (The global batch follows from the others.)
+    work: dict[bool, list[str]] = {True: [], False: []}
+    for name, text in work_words(plan.workload, len(plan.box)):
+        work[name in said or name in ("", "accumulation")].append(text)
+    assumed = [f"assumed: {', '.join(work[False])}"] if work[False] else []
     labels = ",".join(map(found.snapshot.label, found.devices))
     about = [
-        *packed((printable(plan.model.name), plan.model.facts, *work), width),
+        *packed((printable(plan.model.name), plan.model.facts, *work[True], *assumed), width),
         *packed((*device_words(plan, found), f"GPU {labels}"), width),
     ]
     yield from (*about, "")
@@ -66,6 +75,9 @@ def table_lines(
         yield from _indented(f"GiB of each device; {meaning}; --all: {more}", width)
         return
     yield from _indented(f"GiB of each device; {'' if serves else 'SENT and '}{meaning}", width)
+    if not serves:
+        yield "  PEAK is what a step needs at its peak beside the other columns: activations, less the GRADS"
+        yield "  that are only made as these are freed (little on one device, more where GRADS is divided)"
     for row in plan.rows:
         # (Where it fits, its row has the sentence.)
         if row.name == "dp" and not row.fits:
@@ -120,7 +132,7 @@ _TRAINED = (
     _part("GRADS", "gradients"),
     _part("OPTIM", "optimizer"),
     _part("BUFFERS", "buffers"),
-    _part("ACTIV", "activations"),
+    _part("PEAK", "activations"),
     _part("FIXED", "fixed"),
     _part("TOTAL", "total"),
     _number("LEFT", lambda row: UNKNOWN if row.margin is None else f"{row.margin / GIB:+.1f}"),
@@ -137,7 +149,7 @@ _SERVED = (
     _held("REQUESTS", "{0.requests:.1f}"),
     _held("LONGEST", "{0.longest:,}"),
 )
-_LEFT_OUT = {False: "N WEIGHTS GRADS OPTIM BUFFERS ACTIV FIXED SENT", True: "PEAK FIXED"}
+_LEFT_OUT = {False: "N WEIGHTS GRADS OPTIM BUFFERS PEAK FIXED SENT", True: "PEAK FIXED"}
 """The columns that the short form leaves out, by whether it is the plan of a server."""
 
 

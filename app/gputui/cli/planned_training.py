@@ -6,6 +6,7 @@ Values that the call does not set may come from its command (`--model_name_or_pa
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
 
 @frozen
 class Subject:
-    """The subject of a plan. `place` is the folder or file of the model, None for a number of parameters."""
+    """The subject of a plan. `place` is the folder or file of the model, None for a number of parameters;
+    `said` are the fields of the workload that the call or its command says."""
 
     model: Model
     workload: Workload | Serving
     place: Path | None
+    said: Collection[str]
 
 
 def subject_of(asked: LaunchRequest, weights_only: bool = False) -> Subject:
@@ -45,7 +48,7 @@ def subject_of(asked: LaunchRequest, weights_only: bool = False) -> Subject:
     given = {**said_of(asked.model), "weights_only": weights_only}
     if training.serving is not None:
         refuse_for_server(given)
-    return Subject(model, planned_for(training, model, given), place)
+    return Subject(model, planned_for(training, model, given), place, {*said_of(training), *given})
 
 
 def _model(asked: LaunchRequest, training: Training) -> tuple[Model, Path | None]:

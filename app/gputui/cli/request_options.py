@@ -139,8 +139,8 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--precision",
         choices=PRECISIONS,
-        help="bf16 (default): weights and optimizer in bf16, too; autocast, fp16: these in fp32"
-        " (accelerate's mixed_precision bf16, fp16); fp32: everything",
+        help="autocast (default), fp16: computed in 16 bits, weights and optimizer in fp32 (accelerate's"
+        " mixed_precision bf16, fp16); bf16: these in bf16, too; fp32: everything in fp32",
     )
     group.add_argument("--optim", choices=OPTIMIZERS, help="the optimizer (adamw)")
     group.add_argument(

@@ -81,7 +81,7 @@ def _training_does_not_fit(
     from gputui.planning.workload import Workload, said_of
 
     try:
-        least_work: dict[str, Any] = {"sequence": 1, "checkpointing": True}
+        least_work: dict[str, Any] = {"sequence": 1, "precision": "bf16", "checkpointing": True}
         workload = Workload(**least_work | said_of(training)).for_model(model).on(len(devices))
         box = box_of(snapshot, devices)
         least = min(

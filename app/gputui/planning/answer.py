@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from gputui.inventory.device import Device
 from gputui.inventory.formatting import devices_text, size
 from gputui.planning.devices import PlannedDevices
 from gputui.planning.plan import Plan, listed, workload_words
@@ -23,15 +24,20 @@ def answer(made: Plan, found: PlannedDevices) -> str:
             then = f"; the least that is missing is {size(-first.margin)} of each ({first.name})"
         return f"{made.shortage[:1].upper()}{made.shortage[1:]}{then}"
     count = row.strategy.devices
-    busy = any(device in found.in_use for device in found.devices[:count])
+    then = _once_free(found, found.devices[:count])
     if row.serving is not None:
         held = f"{row.serving.requests:.1f} requests of {row.serving.context:,} tokens fit at once"
     else:
         held = f"fits with {size(row.margin)} to spare{' on each' if count > 1 else ''}"
         held += ", which fragmentation may use up" if row.tight else ""
-        held += "; one GPU is enough" if made.needs_one and not busy else ""
-    then = f" once {'it is' if count == 1 else 'they are'} free" if busy else ""
+        held += "; it fits on one, too: more are for speed" if made.needs_one and not then else ""
     return f"Use {row.name} on {devices_text(count)}{then}: {held}"
+
+
+def _once_free(found: PlannedDevices, devices: Sequence[Device]) -> str:
+    """ " once GPU 6,7 are free", of those of the devices that are in use; "" where none is."""
+    busy = [found.snapshot.label(device) for device in devices if device in found.in_use]
+    return f" once GPU {','.join(busy)} {'is' if len(busy) == 1 else 'are'} free" if busy else ""
 
 
 def device_words(made: Plan, found: PlannedDevices) -> Iterator[str]:
@@ -39,7 +45,7 @@ def device_words(made: Plan, found: PlannedDevices) -> Iterator[str]:
     box = made.box
     machines = f"{box.nodes} machines, {box.network * 8:g} Gbit/s, each " if box.nodes > 1 else ""
     yield f"{machines}{len(found.devices)}× {found.names}"
-    yield box.free_words
+    yield f"{box.free_words}{_once_free(found, found.devices)}"
     if box.link_words:
         yield box.link_words
     if box.host_memory is not None:

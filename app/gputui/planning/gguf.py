@@ -82,7 +82,7 @@ def _header(path: Path) -> Json:
         magic, version, _, keys = struct.unpack_from("<4sIQQ", data)
         if magic != b"GGUF" or not 2 <= version <= 3:
             raise PlanningError(
-                f"{printable(path.name)} is no GGUF file of version 2 or 3: give --parameters N"
+                f"{printable(path.name)} is no GGUF file of version 2 or 3: give its size (8B) as the model"
             )
         for _ in range(keys):
             go_on()
@@ -98,7 +98,9 @@ def _header(path: Path) -> Json:
 
 def _damaged(path: Path) -> PlanningError:
     name = printable(path.name)
-    return PlanningError(f"{name} ends within its header, or its header is damaged: give --parameters N")
+    return PlanningError(
+        f"{name} ends within its header, or that is damaged: give its size (8B) as the model"
+    )
 
 
 def _value(data: bytes, kind: int, at: int) -> tuple[Any, int]:

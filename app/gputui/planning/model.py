@@ -32,8 +32,8 @@ class UnknownArchitectureError(PlanningError):
     def __init__(self, architecture: str, why: str = "") -> None:
         detail = f" {why}" if why else ""
         super().__init__(
-            f"{architecture!r}{detail} has no closed form here; give --parameters N, or its safetensors files"
-            " (for a server, their index is enough: model.safetensors.index.json)"
+            f"{architecture!r}{detail} has no closed form here; give its size (8B) as the model, or its"
+            " safetensors files (for a server, their index is enough: model.safetensors.index.json)"
         )
         self.architecture = architecture
 

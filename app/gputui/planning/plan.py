@@ -480,11 +480,15 @@ def workload_words(workload: Workload, devices: int) -> tuple[tuple[str, str], .
     """The parts of a training on this number of devices in words, each with its field of the workload."""
     devices = max(1, devices)
     workload = workload.on(devices)
+    states = "fp32" if workload.weight_bytes == 4 else "bf16"
     parts = (
         ("batch", f"batch {workload.batch}"),
         ("sequence", f"sequence {workload.sequence}"),
         ("accumulation", batch_words(Strategy("ddp", devices), workload)),
-        ("precision", f"{workload.precision} (mixed_precision {workload.mixed_precision})"),
+        (
+            "precision",
+            f"{workload.precision} (mixed_precision {workload.mixed_precision}, states in {states})",
+        ),
         ("optimizer", workload.optimizer),
         ("checkpointing", "checkpointing" if workload.checkpointing else "no checkpointing"),
         ("lora", f"LoRA {workload.lora}" if workload.lora else "no LoRA"),

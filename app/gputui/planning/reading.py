@@ -78,7 +78,7 @@ def find_model(name: str, environ: Mapping[str, str], directory: Path) -> Path |
     if found is None:
         raise PlanningError(
             f"no file or folder {name!r}, and no such model in the Hugging Face cache: fetch its config.json "
-            f"with `hf download {name} config.json`, or give a number like 8B, or --parameters N"
+            f"with `hf download {name} config.json`, or give its size (8B) as the model"
         )
     return found
 
@@ -185,7 +185,7 @@ def _of_folder(folder: Path, name: str) -> Model:
 def _nothing_in(folder: Path, name: str) -> str:
     """The text that a folder has no model that can be read, and what to give instead."""
     if not (folder / _ADAPTER).is_file():
-        return f"{name!r} has neither a config.json nor {_SINGLE}; give --parameters N"
+        return f"{name!r} has neither a config.json nor {_SINGLE}; give its size (8B) as the model"
     values = _object(folder / _ADAPTER)
     base, rank = values.get("base_model_name_or_path"), values.get("r")
     given = printable(base[:200]) if isinstance(base, str) and base else "the model that it adapts"
@@ -245,7 +245,7 @@ def _of_file(path: Path, name: str) -> Model:
     if path.suffix in _OTHER_WEIGHTS:
         raise PlanningError(
             f"{printable(path.name)} is not read; give the folder of the model with its config.json, or "
-            "--parameters N"
+            "its size (8B) as the model"
         )
     if path.name.endswith((".safetensors", ".index.json")):
         config = path.parent / "config.json"

@@ -72,7 +72,7 @@ def _parsed(path: Path, data: bytes, part: str) -> Any:
         return parse_json(data)
     except NotReadError as error:
         raise PlanningError(
-            f"{_name(path)} is not read: {error}: give the model's config.json, or --parameters N"
+            f"{_name(path)} is not read: {error}: give the model's config.json, or its size (8B) as the model"
         ) from None
     except ValueError:
         raise PlanningError(f"{_name(path)}{part} is not JSON") from None
@@ -112,7 +112,7 @@ def count_index(path: Path) -> Count:
         if not told:
             raise PlanningError(
                 f"{_name(path)}: the files that it names are not in its folder; give the model's"
-                " config.json, or --parameters N"
+                " config.json, or its size (8B) as the model"
             )
         return Count(told, 0)
     counts = [count_file(path.parent / name) for name in shards]
@@ -141,7 +141,7 @@ def _count(path: Path, header: Json, room: int) -> Count:
         if kind not in _BITS:
             raise PlanningError(
                 f"{_name(path)} holds packed weights ({printable(kind[:20])}): give a config.json, or "
-                "--parameters N"
+                "its size (8B) as the model"
             )
         number = prod(found.shape)
         if number * _BITS[kind] != 8 * (end - start):

@@ -8,8 +8,9 @@ from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.planning.model import Compute, Model, PlanningError
 
 Precision = Literal["bf16", "autocast", "fp16", "fp32"]
-"""bf16: weights, gradients and optimizer in 16 bits. autocast, fp16: all in 32 bits, computed in 16 bits
-(`--bf16`, `--fp16` of transformers, `mixed_precision` of accelerate). fp32: all in 32 bits."""
+"""autocast, fp16: weights, gradients and optimizer in 32 bits, computed in 16 bits (mixed precision:
+`--bf16`, `--fp16` of transformers, `mixed_precision` of accelerate). bf16: all in 16 bits. fp32: all in 32
+bits. The default is what most programs train with: autocast."""
 
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
@@ -64,7 +65,7 @@ class Workload:
 
     batch: int = 1
     sequence: int = 2048
-    precision: Precision = "bf16"
+    precision: Precision = "autocast"
     optimizer: str = "adamw"
     checkpointing: bool = False
     lora: int = 0

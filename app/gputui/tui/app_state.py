@@ -769,8 +769,8 @@ class AppState:
         if permuted_behind_switches(self.box, self.selected):
             key = key_of("order", self.screen.keymap)
             return (
-                "behind NVSwitches, NCCL may mix up an order that is not ascending (nccl #1906):"
-                f" {key} by index sorts it"
+                "behind NVSwitches, several processes can get NCCL's results in the wrong order (nccl #1906):"
+                f" {key} by index avoids it, as fast"
             )
         return None
 

@@ -14,7 +14,7 @@ from gputui.launching.exports.sbatch import sbatch_notes, to_sbatch
 from gputui.launching.exports.shell_lines import to_fish, to_powershell, to_sh
 from gputui.launching.exports.vscode import to_vscode
 
-__all__ = ["DEFAULT", "FORMS", "ExportError", "ExportOptions", "Form", "to_json", "to_sh"]
+__all__ = ["ALIASES", "DEFAULT", "FORMS", "ExportError", "ExportOptions", "Form", "to_json", "to_sh"]
 
 FORMS: dict[str, Form] = {
     "sh": Form("a line for any POSIX shell", lambda launch, options: to_sh(launch)),
@@ -59,3 +59,6 @@ FORMS: dict[str, Form] = {
     "json": Form("argv, environment, directory, devices", lambda launch, options: to_json(launch)),
 }
 """What `--as` takes, by name."""
+
+ALIASES = {"slurm": "sbatch", "k8s": "kubernetes"}
+"""Other words for some of these names."""
