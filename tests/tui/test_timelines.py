@@ -58,7 +58,8 @@ def device_timeline(app_state: AppState, device: Device, width: int, height: int
 
 
 def _texts(lines: list[Line]) -> list[str]:
-    return ["".join(text for text, _ in line) for line in lines]
+    """The lines without the margin at the right."""
+    return ["".join(text for text, _ in line).removesuffix(" ") for line in lines]
 
 
 # The charts
@@ -66,7 +67,7 @@ def _texts(lines: list[Line]) -> list[str]:
 
 def test_a_chart_is_full_at_a_hundred_percent_and_has_a_base_line_at_none() -> None:
     state = _seen(gpu(0, utilization=100, memory_used=0, power=350.0))
-    chart = _texts(device_timeline(state, gpu(0), 74, 12, 60))
+    chart = _texts(device_timeline(state, gpu(0), 75, 12, 60))
     util, memory, power = chart[0:3], chart[4:7], chart[8:11]
     assert all(line.endswith("█" * 60) for line in util)
     assert [line[-1] for line in memory] == ["┈", " ", "▁"]
@@ -89,7 +90,7 @@ def test_full_charts_of_two_devices_above_each_other_do_not_run_together() -> No
 
 
 def test_time_before_the_first_reading_is_empty() -> None:
-    chart = _texts(device_timeline(_seen(gpu(0), seconds=30), gpu(0), 74, 4, 60))
+    chart = _texts(device_timeline(_seen(gpu(0), seconds=30), gpu(0), 75, 4, 60))
     assert chart[0].endswith(f" {' ' * 30}{'▁' * 30}")
 
 
@@ -203,7 +204,7 @@ def test_the_highest_figure_is_of_one_reading_and_the_lowest_of_a_columns_mean()
 
 def test_the_highest_of_a_column_is_a_shade_above_its_mean_without_a_gap() -> None:
     state = _on_and_off()
-    lines, _ = charts_of(state, 30, 22, 3 * 3600, "utilization", device=state.rows[0], page=True)
+    lines, _ = charts_of(state, 31, 22, 3 * 3600, "utilization", device=state.rows[0], page=True)
     column = [
         (text, style)
         for line in lines[:20]

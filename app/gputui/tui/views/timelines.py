@@ -387,7 +387,7 @@ def _beside(width: int, widths: Sequence[tuple[int, int]] = _BESIDE) -> int:
 
 def _columns(width: int, left: int, beside: int, figure: int = _FIGURE) -> int:
     """The columns of each chart, with room for a figure after each."""
-    return max(1, (width - left - 2 * (beside - 1)) // beside - figure)
+    return max(1, (width - 1 - left - 2 * (beside - 1)) // beside - figure)
 
 
 # The figures of a moment
