@@ -11,6 +11,8 @@ import pytest
 
 from gputui.inventory.process import Ancestor
 from gputui.inventory.snapshot import Snapshot
+from gputui.inventory.telemetry import Telemetry
+from gputui.tui.app_state import AppState
 from gputui.tui.screens.device import DeviceScreen
 from gputui.tui.screens.topology import TopologyScreen
 from gputui.tui.views.device import device_panel
@@ -200,3 +202,29 @@ async def test_ones_own_job_is_told_once_on_the_page_and_in_the_panel(state: str
         for told in (" ".join(panel), " ".join(head)):
             assert told.count(own.id) == 1 and told.count(own.title.split()[1]) == 1
             assert f"{state}:" not in told and str(own.last_line).split()[0] in told
+
+
+@pytest.mark.parametrize("size", [(130, 40), (200, 60)])
+async def test_what_is_shown_of_a_device_is_the_same_whether_it_is_selected_or_not(
+    size: tuple[int, int],
+) -> None:
+    async with session("shared", size=size) as s:
+        panels = [device_panel(s.main.app_state, width, 17) for width in (50, 90, 124)]
+        for lines in panels:
+            # The load comes first, and has room wherever anything else has.
+            titles = [text.strip() for line in lines[1:] for text, style in line if style == "title"]
+            assert titles[0] == "Load"
+        await s.press("@device")
+        title, *facts = texts(s)
+        await s.press("space")
+        selected, *same = texts(s)
+        assert same == facts and title not in selected and "cuda:0" in selected
+        assert panels == [device_panel(s.main.app_state, width, 17) for width in (50, 90, 124)]
+
+
+def test_a_temperature_and_its_limits_have_one_line_in_three_columns() -> None:
+    hot = Telemetry(slowdown_temperature=92, shutdown_temperature=95)
+    state = AppState({}).with_snapshot(box(replace(gpu(0), temperature=68, telemetry=hot)))
+    lines = ["".join(text for text, _ in line) for line in device_panel(state, 123, 17)]
+    (line,) = (line for line in lines if "temperature" in line and "°C" in line)
+    assert line.count("(") == line.count(")") == 1

@@ -315,7 +315,7 @@ async def test_nothing_that_is_set_in_a_demo_is_kept(tmp_path: Path) -> None:
 
 
 async def test_the_columns_page_shows_hides_and_moves_columns() -> None:
-    async with session() as s:
+    async with session("mixed") as s:
         await s.press("@columns")
         assert isinstance(s.app.screen, SettingsScreen)
         await s.press("space")
@@ -331,8 +331,8 @@ async def test_the_columns_page_tells_of_the_table_as_wide_as_it_is_beside_the_p
         assert "NAME" not in heading
         await s.press("@columns")
         lines = s.app.screen.body.texts  # type: ignore[attr-defined]
-        assert next(line for line in lines if "] NAME " in line).rstrip().endswith("no room")
-        assert not any(line.rstrip().endswith("no room") for line in lines if "] UTIL " in line)
+        assert next(line for line in lines if "] NAME " in line).rstrip().endswith("not shown here")
+        assert not any(line.rstrip().endswith("not shown here") for line in lines if "] UTIL " in line)
         preview = "\n".join(s.app.screen.query_one("#page-footer", Lines).texts)
         assert [word for word in preview.split("\n")[1].split() if word != "─"] == heading
 

@@ -58,7 +58,8 @@ def device_timeline(app_state: AppState, device: Device, width: int, height: int
 
 
 def _texts(lines: list[Line]) -> list[str]:
-    return ["".join(text for text, _ in line) for line in lines]
+    """The lines without the margin at the right."""
+    return ["".join(text for text, _ in line).removesuffix(" ") for line in lines]
 
 
 # The charts
@@ -66,7 +67,7 @@ def _texts(lines: list[Line]) -> list[str]:
 
 def test_a_chart_is_full_at_a_hundred_percent_and_has_a_base_line_at_none() -> None:
     state = _seen(gpu(0, utilization=100, memory_used=0, power=350.0))
-    chart = _texts(device_timeline(state, gpu(0), 74, 12, 60))
+    chart = _texts(device_timeline(state, gpu(0), 75, 12, 60))
     util, memory, power = chart[0:3], chart[4:7], chart[8:11]
     assert all(line.endswith("█" * 60) for line in util)
     assert [line[-1] for line in memory] == ["┈", " ", "▁"]
@@ -89,7 +90,7 @@ def test_full_charts_of_two_devices_above_each_other_do_not_run_together() -> No
 
 
 def test_time_before_the_first_reading_is_empty() -> None:
-    chart = _texts(device_timeline(_seen(gpu(0), seconds=30), gpu(0), 74, 4, 60))
+    chart = _texts(device_timeline(_seen(gpu(0), seconds=30), gpu(0), 75, 4, 60))
     assert chart[0].endswith(f" {' ' * 30}{'▁' * 30}")
 
 
@@ -177,15 +178,14 @@ def _on_and_off(seconds: int = 600) -> AppState:
     return state
 
 
-def test_one_device_has_a_scale_a_bright_edge_and_its_figures() -> None:
+def test_one_device_has_a_scale_a_solid_chart_and_its_figures() -> None:
     lines, _ = charts_of(_seen(*EIGHT), 80, 22, 60, "memory", device=EIGHT[3], page=True)
     texts = _texts(lines)
     assert [line[7:13].strip() for line in texts[:20] if line[7:13].strip()] == ["80.0G", "40.0G", "0"]
     figures = [line[-12:].split() for line in texts[:5]]
     assert figures == [*([name, "66.0G"] for name in ("now", "max", "mean", "min")), []]
-    bright = [line for line in lines if any(style == "load" for _, style in line)]
-    assert len(bright) == 1
-    assert sum(any(style == "rest" and "█" in text for text, style in line) for line in lines) >= 15
+    solid = [style for line in lines for text, style in line if set(text) & set("▁▂▃▄▅▆▇█")]
+    assert len(solid) >= 15 and set(solid) == {"load"}
     assert any("┈" in text for text in texts[:1])
 
 
@@ -202,11 +202,31 @@ def test_the_highest_figure_is_of_one_reading_and_the_lowest_of_a_columns_mean()
     assert told["mean"] == pytest.approx(10, abs=3) and told["min"] <= told["mean"]
 
 
-def test_the_highest_of_a_column_is_marked_above_its_mean() -> None:
+def test_the_highest_of_a_column_is_a_shade_above_its_mean_without_a_gap() -> None:
     state = _on_and_off()
-    texts = _texts(charts_of(state, 30, 22, 3 * 3600, "utilization", device=state.rows[0], page=True)[0])
-    top = next(n for n, line in enumerate(texts[:20]) if "─" in line)
-    assert top <= 2 and "█" not in texts[top] and any("█" in line for line in texts[8:20])
+    lines, _ = charts_of(state, 31, 22, 3 * 3600, "utilization", device=state.rows[0], page=True)
+    column = [
+        (text, style)
+        for line in lines[:20]
+        for text, style in [[(each, style) for text, style in line for each in text][29]]
+        if text not in " ┈"
+    ]
+    shades = [style for _, style in column]
+    edge = [style for style, _ in groupby(shades)]
+    assert edge == ["rest", "load-peaked", "load"]
+    # Only the topmost cell may be less than full; that of the mean has the shade behind it.
+    assert all(text == "█" or style == "load-peaked" for text, style in column[1:])
+    assert shades.count("rest") >= 3
+
+
+def test_every_chart_is_solid_where_nothing_rises_above_the_mean() -> None:
+    """Two jobs of unequal height: the edge of a chart is of the same style as its body."""
+    store, state = Store(), AppState({})
+    for second in range(-99, 1):
+        snapshot = box(gpu(0, utilization=53 if second % 2 else 49), time=NOW + second)
+        state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
+    lines, _ = charts_of(state, 130, 12, 60, device=state.rows[0])
+    assert {style for line in lines for text, style in line if set(text) & set("▁▂▃▄▅▆▇█")} == {"load"}
 
 
 def test_the_mark_of_the_cursor_leaves_the_axis_alone() -> None:

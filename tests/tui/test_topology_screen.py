@@ -16,6 +16,7 @@ from gputui.sources.simulated.printed import box_of
 from gputui.tui.actions import ACTIONS
 from gputui.tui.screens.topology import TopologyScreen
 from gputui.tui.views.matrix import SIGNS
+from gputui.tui.views.table import state_of
 from gputui.tui.widgets.lines import Lines
 from messages import numbers
 from tui.support import OPENED, Session, session
@@ -46,6 +47,12 @@ def picture(running: Session) -> list[str]:
 def told(running: Session) -> list[str]:
     """The lines below the picture."""
     return [text.rstrip() for text in running.app.screen.query_one("#page-footer", Lines).texts]
+
+
+def pair(running: Session) -> str:
+    """The line about the pair at the cursor, wherever it is."""
+    (line,) = (each for each in [*picture(running), *told(running)] if each.startswith(" GPU "))
+    return line
 
 
 def type_ahead(running: Session, *keys: str) -> None:
@@ -98,27 +105,46 @@ async def test_devices_are_chosen_and_ordered_here_as_on_the_main_screen() -> No
 async def test_the_pair_at_the_cursor_is_told_in_words() -> None:
     async with session("dgx-1") as running:
         await running.press("t")
-        assert "–" not in told(running)[0]
+        assert "–" not in pair(running)
         await running.press("right", "right")
-        pair, link, speed, path, _ = told(running)[0].strip().split("  ")
-        assert (pair, link) == ("GPU 0 – GPU 2", "NV2")
+        names, link, speed, path, _ = pair(running).strip().split("  ")
+        assert (names, link) == ("GPU 0 – GPU 2", "NV2")
         assert speed.startswith("about 40 GB/s") and path.startswith("NODE")
         await running.press("right", "right", "down", "left")
-        assert told(running)[0].startswith(" GPU 1 – GPU 3  NV2")
+        assert pair(running).startswith(" GPU 1 – GPU 3  NV2")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (130, 40), (200, 60)])
+async def test_the_pair_is_directly_below_the_matrix_where_there_is_room(size: tuple[int, int]) -> None:
+    async with session("shared", size=size) as running:
+        await running.press("t", "right")
+        rows = picture(running)
+        last = max(place for place, row in enumerate(rows) if "╲" in row)
+        assert rows[last + 2] == pair(running) and "NV18" in pair(running)
+        assert not any("GB/s" in row for row in told(running)), "said once"
+
+
+async def test_rows_of_the_matrix_have_the_state_and_what_is_near_where_there_is_room() -> None:
+    async with session("shared", size=(130, 40)) as running:
+        await running.press("t")
+        rows, state = picture(running), running.main.app_state
+        for device, row in zip(state.box.devices, rows[2:], strict=False):
+            assert state_of(state, device)[1] in row and f" {device.numa_node} " in f"{row} "
+        assert "STATE" in rows[1]
 
 
 async def test_the_weakest_link_of_the_selection_is_named() -> None:
     async with session(recorded(PAIRS)) as running:
         await running.press("0", "1", "t")
-        assert "cuda:1 = GPU 1" in told(running)[2] and "weakest link NV12" in told(running)[2]
+        assert "cuda:1 = GPU 1" in "".join(told(running)) and "weakest link NV12" in "".join(told(running))
         await running.press("2")
-        assert "weakest link SYS" in told(running)[2]
+        assert "weakest link SYS" in "".join(told(running))
 
 
 async def test_a_ring_that_avoids_the_weakest_pair_is_told() -> None:
     async with session(recorded(DGX_1)) as running:
         await running.press(*"01234567", "t")
-        assert "weakest link NV2 (ring)" in told(running)[2]
+        assert "weakest link NV2 (ring)" in "".join(told(running))
 
 
 async def test_sixteen_devices_fit_into_80_columns() -> None:
@@ -140,7 +166,7 @@ async def test_seventy_two_devices_scroll_and_every_one_can_be_looked_at() -> No
         assert first.split()[1:3] == ["0", "╲"]
         await running.press("G")
         type_ahead(running, *["right"] * 80)
-        await running.until(lambda: told(running)[0].startswith(" GPU 71  ←"), patience=300.0)
+        await running.until(lambda: pair(running).startswith(" GPU 71  ←"), patience=300.0)
         assert picture(running)[-1].split()[:2] == ["▸", "71"]
         assert picture(running)[-1].rstrip(" ○").endswith("╲")
 
@@ -188,10 +214,8 @@ async def test_a_click_chooses_in_both_forms() -> None:
 async def test_a_mig_box_has_its_instances_in_the_tree_and_not_in_the_matrix() -> None:
     async with session("a100-mig") as running:
         await running.press("t")
-        assert [row.split()[:-1] for row in picture(running)[2:4]] == [
-            ["▸", "0", "╲", "▇NV12"],
-            ["1", "▇NV12", "╲"],
-        ]
+        assert picture(running)[2].split()[:4] == ["▸", "0", "╲", "▇NV12"]
+        assert picture(running)[3].split()[:3] == ["1", "▇NV12", "╲"]
         await running.press("tab")
         assert any("GPU 0:2" in row for row in picture(running))
 

@@ -12,17 +12,21 @@ from textual import events
 from textual.binding import Binding
 
 from gputui.choosing.bandwidth import bandwidth
+from gputui.inventory.columns import Column
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import UNKNOWN, number
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.link import direct_links
+from gputui.inventory.topology import ranges
 from gputui.tui.actions import ACTIONS, BY_ID
 from gputui.tui.app_state import AppState
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import ListPage, hidden, shown
+from gputui.tui.views.columns import STATE
 from gputui.tui.views.matrix import Layout, heading_height, legend, matrix, matrix_rows, near
 from gputui.tui.views.selection import selection_lines
-from gputui.tui.views.table import why_no_rows
-from gputui.tui.views.text import Line, clip, title, told_lines
+from gputui.tui.views.table import state_of, why_no_rows
+from gputui.tui.views.text import Line, clip, padded, table_lines, title, told_lines, width_of
 from gputui.tui.views.topology_tree import tree_lines
 
 _NO_PLACE = ("down", "up", "first", "last", "sort", "filter")
@@ -65,7 +69,7 @@ class TopologyScreen(ListPage):
         self._column = 0
         self._left = 0
         self._matrix_lines = 0
-        """The lines of the matrix with the meaning of its signs."""
+        """The lines of the matrix with the pair at the cursor and the meaning of its signs."""
         self._past = 0
         """How many lines the cursor has moved down beyond the last device of the tree."""
 
@@ -106,6 +110,13 @@ class TopologyScreen(ListPage):
             return [clip(((" too small: needs 60×15", "warn"),), width)]
         room = max(1, height - above)
         drawn = matrix(app_state, layout, 0, len(rows), self._column)
+        names, *beside = table_lines(_facts_of_rows(app_state), rows, heading=True)
+        if width_of(drawn[-1]) + max(map(width_of, beside)) <= width:
+            # Without all the facts, the matrix is alone.
+            drawn[above - 2 :] = [
+                (*padded(line, width_of(drawn[-1])), *facts)
+                for line, facts in zip(drawn[above - 2 :], [names, *beside], strict=True)
+            ]
         heading, drawn = drawn[: above - 1], drawn[above - 1 :]
         visible = self.window(drawn, range(len(rows)), room, above)
         parts = [
@@ -114,8 +125,9 @@ class TopologyScreen(ListPage):
             if many < len(rows)
         ]
         left = room - len(visible)
-        # The meaning of the signs is below them, and the tree too where there is room for all of it.
-        beneath = [(), *legend(app_state.box.links, width)]
+        # The pair at the cursor and the meaning of the signs are below them, and the tree too where there is
+        # room for all of it.
+        beneath = [(), clip(self._pair(app_state), width), (), *legend(app_state.box.links, width)]
         self._matrix_lines = above + len(rows) + len(beneath)
         if left < len(beneath):
             return [title("topology", width, *parts), *heading, *visible]
@@ -150,18 +162,17 @@ class TopologyScreen(ListPage):
         return [head, *drawn[top : top + room]]
 
     def notes(self, width: int) -> list[Line]:
-        """The pair at the cursor, the selection, and the meaning of the signs."""
+        """The selection; the pair at the cursor and the meaning of the signs, where the matrix leaves them no
+        room."""
         app_state = self.app_state
         notes = selection_lines(app_state, width)
         if self.size.height < _NOTES_FROM:
             return notes[1:] if self.size.height >= _NOTE_FROM else []
-        if not self._as_tree:
-            notes.insert(0, clip(self._pair(app_state), width))
         if app_state.order_warning:
             notes.append(clip(((f" ! {app_state.order_warning}", "warn"),), width))
         # (The height of the body still changes when these notes are shown.)
         if not self._as_tree and self._matrix_lines + len(notes) + 2 > self.size.height:
-            notes += legend(app_state.box.links, width)[:1]
+            notes = [clip(self._pair(app_state), width), *notes, *legend(app_state.box.links, width)[:1]]
         return notes
 
     def _pair(self, app_state: AppState) -> Line:
@@ -217,6 +228,24 @@ class TopologyScreen(ListPage):
     def clicked(self, place: int) -> None:
         self.go_to(place)
         self.action_perform("select")
+
+
+def _facts_of_rows(app_state: AppState) -> list[Column[Device]]:
+    """What is beside a row of the matrix where there is room: as in `nvidia-smi topo -m`, after the state."""
+    topology, position = app_state.box.topology, app_state.box.position
+
+    def cpus(device: Device) -> str:
+        near = topology.localities[position[device.key]].cpus if topology else None
+        return ranges(near) if near else UNKNOWN
+
+    def look(device: Device) -> str:
+        return state_of(app_state, device)[2]
+
+    return [
+        Column("STATE", lambda device: state_of(app_state, device)[1], look, least=STATE, most=STATE),
+        Column("NUMA", lambda device: number(device.numa_node), "dim", right=True, optional=True),
+        Column("CPU AFFINITY", cpus, "dim", optional=True),
+    ]
 
 
 def _link_facts(app_state: AppState, one: Device, other: Device) -> str:

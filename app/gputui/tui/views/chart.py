@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import cache
 from itertools import groupby
 
 from gputui.timeline.store import Span
@@ -12,6 +11,8 @@ from gputui.tui.views.text import Line
 
 _LOAD = "load"
 """The style of all charts: it is that of no state. The headings and the axes tell the charts apart."""
+_PEAKED = "load-peaked"
+"""The style of the last cell of a mean below a higher peak."""
 _STEPS = " ▁▂▃▄▅▆▇█"
 
 _TICKS = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600)
@@ -22,50 +23,31 @@ TICK_ROOM = 12
 
 def chart(
     means: Sequence[float],
-    span: Span,
-    tall: int,
-    full: float,
-    cursor: float | None,
-    close: bool = False,
-) -> list[Line]:
-    """A chart of these means in `tall` lines from 0 to `full`, the newest column at the right. Where another
-    chart is directly above (`close`), an eighth of a line stays free between them."""
-    levels = _levels(means, tall * 8 - close, full)
-    marked = _marked(span, cursor)
-    rows: list[Line] = []
-    for line in reversed(range(tall)):
-        text = "".join(map(_steps(line, tall).__getitem__, levels))
-        if 0 <= marked < span.columns:
-            here = text[marked] if text[marked] != " " else "│"
-            rows.append(((text[:marked], _LOAD), (here, "cursor"), (text[marked + 1 :], _LOAD)))
-        else:
-            rows.append(((text, _LOAD),))
-    return rows
-
-
-def outlined(
-    means: Sequence[float],
     peaks: Sequence[float],
     span: Span,
     tall: int,
     full: float,
     cursor: float | None,
+    close: bool = False,
+    ruled: bool = False,
 ) -> list[Line]:
-    """Draw as `chart` does, with a bright edge over a dim body, dotted lines at 50 and 100 %, and a dim mark
-    at the highest value (`peaks`) of a column where that is well above its mean."""
-    columns = list(zip(_levels(means, tall * 8, full), _levels(peaks, tall * 8, full), strict=True))
-    dotted = {tall - 1, half_line(tall)} if tall > 2 else set()
+    """A chart of these means in `tall` lines from 0 to `full`, the newest column at the right; above the mean
+    of a column, a second shade goes up to its highest value (`peaks`) where that is well above.
+
+    close  whether another chart is directly above: an eighth of a line stays free between them
+    ruled  whether there are dotted lines at 50 and 100 %
+    """
+    levels, highest = (_levels(values, tall * 8 - close, full) for values in (means, peaks))
+    dotted = {tall - 1, half_line(tall)} if ruled and tall > 2 else set()
     marked = _marked(span, cursor)
 
     def cell(line: int, place: int, level: int, peak: int) -> tuple[str, str]:
-        top = (level - 1) // 8
-        text, style = " ", ""
-        if level and line < top:
-            text, style = "█", "rest"
-        elif level and line == top:
-            text, style = _steps(line, tall)[level], _LOAD
-        elif level and peak > level + 8 and line == (peak - 1) // 8:
-            text, style = "─", "dim"
+        text, style = " ", _LOAD
+        filled, shaded = level - line * 8, (peak if peak > level + 8 else level) - line * 8
+        if filled > 0:
+            text, style = _STEPS[min(8, filled)], _PEAKED if filled < 8 <= shaded else _LOAD
+        elif level and shaded > 0:
+            text, style = _STEPS[min(8, shaded)], "rest"
         elif level and line in dotted:
             text, style = "┈", "rest"
         if place == marked:
@@ -74,7 +56,7 @@ def outlined(
 
     rows: list[Line] = []
     for line in reversed(range(tall)):
-        cells = [cell(line, place, *each) for place, each in enumerate(columns)]
+        cells = [cell(line, place, *each) for place, each in enumerate(zip(levels, highest, strict=True))]
         runs = groupby(cells, key=lambda each: each[1])
         rows.append(tuple(("".join(text for text, _ in run), style) for style, run in runs))
     return rows
@@ -95,12 +77,6 @@ def _levels(values: Sequence[float], most: int, full: float) -> list[int]:
 def half_line(tall: int) -> int | None:
     """The line of 50 %, counted from below; None where the chart is too low for it."""
     return (tall * 4 - 1) // 8 if tall >= 5 else None
-
-
-@cache
-def _steps(line: int, tall: int) -> tuple[str, ...]:
-    """The part of a column in the line `line`, counted from below, for each level in eighths of a line."""
-    return tuple(_STEPS[min(8, max(0, level - line * 8))] for level in range(tall * 8 + 1))
 
 
 # The axis

@@ -213,11 +213,13 @@ def _memory_sizes(box: Box) -> Sizes:
 
 
 def _names(box: Box) -> Sizes:
-    least = STATE + 1 if box.alike else 16
+    if box.alike:
+        # The header has it already.
+        return ()
     if box.profile:
         # The profiles come first; the GPU's full name only next to bars and watts, as the header has it too.
-        return (box.profile, least), (min(box.name, 9), STATE + 1), (min(box.name, 20), 31)
-    return tuple((min(box.name, most), spare) for most, spare in ((9, least), (12, STATE + 3), (20, 31)))
+        return (box.profile, 16), (min(box.name, 9), STATE + 1), (min(box.name, 20), 31)
+    return tuple((min(box.name, most), spare) for most, spare in ((9, 16), (12, STATE + 3), (20, 31)))
 
 
 def _fixed(cells: int, spare: int) -> Callable[[Box], Sizes]:
@@ -228,7 +230,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "name",
         "NAME",
-        "product name",
+        "product name, where devices differ",
         _names,
         2,
         _name,

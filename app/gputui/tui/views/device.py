@@ -36,9 +36,6 @@ _LINES = {1: 30, 2: 17, 3: 13}
 """Lines of all facts by the number of columns, with the state. The same for every device: moving the cursor
 moves no panel."""
 
-_FIRST = ("Power and temperature", "Clocks", "Links", "Errors", "Memory", "Load")
-"""The groups of facts of the panel, those that the table does not show first."""
-
 
 def lines_of_device(width: int) -> int:
     """How many lines the panel fills."""
@@ -73,8 +70,7 @@ def _groups(app_state: AppState, device: Device) -> tuple[Group, ...]:
 
 def _panel_groups(app_state: AppState) -> tuple[Group, ...]:
     assert app_state.current is not None
-    every = _groups(app_state, app_state.current)
-    return tuple(sorted(every, key=lambda group: _FIRST.index(group.name)))
+    return _groups(app_state, app_state.current)
 
 
 _WITH_OWN_JOB = {"busy": "busy with", "claimed": "claimed by"}
@@ -110,9 +106,13 @@ def _state_lines(app_state: AppState, device: Device, width: int) -> list[Line]:
 
 def _head(app_state: AppState, device: Device, width: int) -> list[Line]:
     snapshot = app_state.box
-    place = f"{snapshot.position[device.key] + 1} of {len(snapshot.devices)}"
+    place, rank = (
+        f"{snapshot.position[device.key] + 1} of {len(snapshot.devices)}",
+        app_state.selection.rank(device.key),
+    )
+    selected = "" if rank is None else f"selected: {app_state.vendor.device(rank)}"
     name = f"GPU {snapshot.label(device)}  {printable(device.name or 'unknown model')}"
-    lines = [title(name, width, place)]
+    lines = [title(name, width, selected, place)]
     lines += [((f" {piece}", "dim"),) for piece in packed(_identity(device), width - 2)]
     return lines + _state_lines(app_state, device, width)
 
@@ -140,9 +140,8 @@ def _identity(device: Device) -> list[str]:
 
 
 def _notes(app_state: AppState, device: Device) -> list[str]:
-    """Notes: that it is selected, whose instance it is, and more about the user's own job on it."""
-    snapshot, rank = app_state.box, app_state.selection.rank(device.key)
-    notes = [] if rank is None else [f"selected: {app_state.vendor.device(rank)}"]
+    """Notes: whose instance it is, and more about the user's own job on it."""
+    snapshot, notes = app_state.box, list[str]()
     elsewhere = facts_elsewhere(device, snapshot) or vendor_named(device.vendor).untold(device)
     if elsewhere:
         notes.append(elsewhere)

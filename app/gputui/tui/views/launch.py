@@ -15,6 +15,7 @@ from gputui.tui.views.text import (
     Line,
     cells_of,
     clip,
+    flow,
     hanging,
     prompt_lines,
     title,
@@ -109,17 +110,20 @@ def _remarks(remarks: Sequence[str], width: int, most: int, more: str) -> list[L
 def _warnings(warnings: Sequence[str], width: int, room: int, key: str) -> list[Line]:
     """The warnings in fewer than `room` lines, as one is the launch line's.
 
-    They are shown whole, or cut at the end to one line each where they would leave the launch line less than
-    half of the room. If even these do not fit, the last line counts the others, with the `key` for all.
+    Each is shown whole on its own lines. Where they would leave the launch line less than half of the room,
+    short ones are beside each other, and a long one is cut to one line. If even these do not fit, the last
+    line counts the others, with the `key` for all.
     """
-    rows = [(("   ! ", "warn"), (warning, "warn")) for warning in warnings]
-    lines: list[Line] = [line for row in rows for line in hanging(row, width)]
+    sign = ("  ! ", "warn")
+    rows = [(sign, (warning, "warn")) for warning in warnings]
+    lines: list[Line] = [line for row in rows for line in hanging(((" ", ""), *row), width)]
     if len(lines) >= room or 2 * len(lines) > max(room, 2 * len(rows)):
-        lines = [clip(row, width) for row in rows]
+        lines = flow(rows, width)
     if len(lines) < room:
         return lines
     kept = max(0, room - 1)
-    return _ending(lines[:kept], f" … +{len(lines) - kept}" + (f" ({key})" if key else ""), width)
+    others = sum(line.count(sign) for line in lines[kept:])
+    return _ending(lines[:kept], f" … +{others}" + (f" ({key})" if key else ""), width)
 
 
 def _ending(lines: list[Line], end: str, width: int) -> list[Line]:

@@ -19,7 +19,7 @@ from gputui.timeline.store import METRICS, Metric, Timelines
 from gputui.timeline.store import Span as TimeSpan
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
-from gputui.tui.views.chart import axis, chart, half_line, mark, outlined
+from gputui.tui.views.chart import axis, chart, half_line, mark
 from gputui.tui.views.table import filter_in_title, why_no_rows
 from gputui.tui.views.text import Line, fit, padded, title
 
@@ -49,7 +49,7 @@ _WITH_FIGURES = 50
 """The width in cells from which there are such figures."""
 _LEAST_STACKED = 3
 """The height in lines from which the charts of one device are in a column, each as wide as the panel."""
-_LEAST_OUTLINED = 4
+_LEAST_RULED = 4
 """The height in lines from which a chart in a list has dotted lines at 50 and 100 %."""
 _MARKED = 6
 """The height in lines from which the page has a line for the mark of the cursor."""
@@ -241,7 +241,7 @@ class _Charts:
         """Lines of a device."""
         self.shown = tuple(metrics[: beside if beside > 1 else self._tall])
         """The metrics shown of a device for which all are known."""
-        self._outlined = one or (not page and -(-self._tall // rows) >= _LEAST_OUTLINED)
+        self._ruled = one or (not page and -(-self._tall // rows) >= _LEAST_RULED)
         """Whether charts have dotted lines at 50 and 100 %, as a tall chart of an idle device is mostly
         empty."""
 
@@ -327,7 +327,7 @@ class _Charts:
         app_state, timelines, span = self._app_state, self._timelines, self.span
         highest = _SUMMARIES[metric] == "max"
         means = timelines.values(device.key, metric, span)
-        peaks = timelines.values(device.key, metric, span, True) if highest or self._outlined else means
+        peaks = timelines.values(device.key, metric, span, True) if highest or self._ruled else means
         known, known_peaks = ([v for v in values if v == v] for values in (means, peaks))
         if not known or metric not in self._own[device.key]:
             room = span.columns + self._figure
@@ -344,10 +344,10 @@ class _Charts:
             lost = "lost" if _is_lost(app_state, device) else ""
             figures = [""] * (tall - 1) + [now or lost or _amount(metric, of_span[_SUMMARIES[metric]])]
         full = self._full(device, metric)
-        if self._outlined:
-            lines = outlined(means, peaks, span, tall, full, self._cursor)
-        else:
-            lines = chart(means, span, tall, full, self._cursor, close=not self._gap)
+        shades = peaks if self._ruled else means
+        lines = chart(
+            means, shades, span, tall, full, self._cursor, not (self._gap or self._ruled), self._ruled
+        )
         return [
             (*line, (fit(figure, self._figure, right=True), "dim" if self._one and place else ""))
             for place, (line, figure) in enumerate(zip(lines, figures, strict=True))
@@ -388,7 +388,7 @@ def _beside(width: int, widths: Sequence[tuple[int, int]] = _BESIDE) -> int:
 
 def _columns(width: int, left: int, beside: int, figure: int = _FIGURE) -> int:
     """The columns of each chart, with room for a figure after each."""
-    return max(1, (width - left - 2 * (beside - 1)) // beside - figure)
+    return max(1, (width - 1 - left - 2 * (beside - 1)) // beside - figure)
 
 
 # The figures of a moment
