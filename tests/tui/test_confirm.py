@@ -224,7 +224,7 @@ async def test_a_launch_asks_one_question(environ: dict[str, str]) -> None:
                 assert s.app.screen is s.main and not s.main.app_state.selection
 
 
-async def test_enter_does_what_the_key_that_asked_does(desk: Desk, environ: dict[str, str]) -> None:
+async def test_enter_does_what_the_key_that_asked_does(environ: dict[str, str]) -> None:
     for box, devices in (("idle", ()), (NOT_FREE["busy"][0], ("0",))):
         for key, words in (("@detach", "⏎ start the job"), ("@return", "⏎ run and come back")):
             async with session(box, command=("true",), environ=environ, interval=1000) as s:

@@ -736,6 +736,13 @@ def test_the_panel_has_a_line_a_job_and_the_end_of_a_log_where_there_is_room() -
     assert panel(130, 4) == []
 
 
+def test_a_line_of_the_log_in_the_panel_is_shown_from_its_beginning() -> None:
+    long = "epoch 7: " + " ".join(f"value{n}=0.1" for n in range(30))
+    for height in (4, 5):
+        lines = panel(60, height, summary(tail=("epoch 6: short", long)))
+        assert lines[-1].startswith(" epoch 7: value0") and lines[-1].endswith("…")
+
+
 @pytest.mark.parametrize("state", ["running", "waiting"])
 def test_a_panel_of_one_line_has_the_job_that_was_started_last(state: str) -> None:
     others = (

@@ -424,6 +424,27 @@ def test_without_a_launcher_the_title_names_the_program_that_starts() -> None:
         assert _text(launch(app_state, 80, launch_room(40, 8, 1))[:1]).startswith(f"─ launch: {name} ")
 
 
+def test_the_title_says_that_the_command_may_be_a_job_where_nothing_else_is_told() -> None:
+    app_state = AppState({}, LaunchOptions(("python", "train.py"))).with_snapshot(BOX)
+    for state in (app_state, app_state.toggle(BOX.devices[4])[0]):
+        assert ":detach as a job" in _text(launch(state, 80, launch_room(24, 8, 1))[:1])
+    untyped = replace(app_state, options=LaunchOptions())
+    assert "job" not in _text(launch(untyped, 80, launch_room(24, 8, 1)))
+
+
+def test_without_a_command_the_warnings_and_the_key_to_type_one_are_whole() -> None:
+    app_state = AppState({}).with_snapshot(BOX)
+    for chosen in ((4,), (4, 5), (0, 4)):
+        state = app_state
+        for index in chosen:
+            state = state.toggle(BOX.devices[index])[0]
+        lines = launch(state, 80, launch_room(24, 8, lines_wanted(state, 80)))
+        shown = _text(lines)
+        assert f"CUDA_VISIBLE_DEVICES={','.join(map(str, chosen))}" in shown
+        assert "press e to type a command" in shown
+        assert ("GPU 0 is busy" in shown) is (0 in chosen)
+
+
 def test_a_device_has_one_sign_in_the_table_the_tree_and_the_matrix() -> None:
     app_state = AppState({}).with_snapshot(at(BOXES["shared"], 0.0, 1_700_000_000.0))
     own = [device for device in app_state.rows if app_state.own_job_on(device.key)]

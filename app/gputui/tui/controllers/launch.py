@@ -531,7 +531,7 @@ class LaunchController:
             keys.insert(0, ("⏎", "yes"))
         except GroupingError as error:
             prompt = str(error)
-        other = "or type how many: 2"
+        other = "or type another number of devices"
         line = LineScreen(
             prompt, "", other, lambda typed: question(typed) and None, explain=question, keys=keys
         )
