@@ -251,7 +251,7 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
         await s.press("4", "@detach")
         assert s.main.launch.pending is not None and s.main.launch.pending.allocation.lease is None
         await s.press("w")
-        assert "You would be 2nd in line, after ana (4 GPUs)" in prompted(s)
+        assert "2nd in line, behind ana (4 GPUs)" in prompted(s)
         await s.press("enter")
         assert s.app.screen is s.main and all_jobs(environ) == []
         assert "demo: shared" in s.main.message
@@ -263,7 +263,7 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
 async def test_w_takes_a_number_in_place_of_what_is_selected(desk: Desk, environ: dict[str, str]) -> None:
     async with session(command=("python", "train.py"), environ=environ) as s:
         await s.press("4", "5", "w")
-        assert isinstance(s.app.screen, LineScreen) and "in the background" in s.app.screen.prompt
+        assert isinstance(s.app.screen, LineScreen) and "as a job" in s.app.screen.prompt
         await s.press("4", "space", *"tp=2")
         assert "any 4 GPUs" in prompted(s)
         await s.press("enter")
@@ -311,10 +311,11 @@ def prompted(s: Session) -> str:
 async def test_w_and_enter_wait_for_the_selected_devices(desk: Desk, environ: dict[str, str]) -> None:
     async with session(command=("python", "train.py"), environ=environ) as s:
         await s.press("0", "1", "w")
-        assert "for GPUs 0 and 1?" in prompted(s)
+        assert "for GPUs 0 and 1, as a job?" in prompted(s)
         with in_line(1, UUID[3]), in_line(1, UUID[1]):
             await s.press("enter")
-            await s.until(lambda: "2nd in line, after" in s.main.message)
+            await s.until(lambda: "2nd in line" in s.main.message)
+        assert "D shows it" in s.texts("#message")[0]
         (job,) = all_jobs(desk.environ)
         assert job.waits == 2
         assert job.line.endswith(f" run --gpus {UUID[0]},{UUID[1]} --wait -- python train.py")
@@ -323,7 +324,7 @@ async def test_w_and_enter_wait_for_the_selected_devices(desk: Desk, environ: di
 async def test_w_says_which_place_one_would_have(environ: dict[str, str]) -> None:
     async with session(environ=environ) as s:
         await s.press("w")
-        assert "3rd in line, after ana (4 GPUs), lee (1 GPU)" in prompted(s)
+        assert "3rd in line, behind ana (4 GPUs), lee (1 GPU)" in prompted(s)
         await s.press("3")
         assert "any 3 GPUs" in prompted(s)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from textual.containers import Vertical
+from textual.widgets import Static
 
 from gputui.allocating.queue import waiters
 from gputui.inventory.claim import Claim
@@ -169,7 +170,7 @@ async def test_a_question_has_the_same_keys_everywhere_and_a_help(environ: dict[
             await asked(s)
             shown = s.app.screen.query_one("#hints", Lines).texts[0]
             assert all(each in shown for each in ("⏎ yes", "esc no", "? help"))
-            assert ("d as a job" in shown) is (keys[0] == "escape")
+            assert "d as a job" in shown and "r run and come back" in shown
             question = s.app.screen
             await s.press("question_mark")
             help_lines = s.app.screen.query_one("#page-body", Lines).texts
@@ -194,12 +195,54 @@ async def test_enter_answers_a_warning_only_once_it_can_have_been_read(
                 assert isinstance(s.app.screen, ConfirmScreen)
 
 
-async def test_w_is_no_answer_where_nobody_waits(environ: dict[str, str]) -> None:
+async def test_w_waits_for_a_device_that_is_not_free_and_is_named_before_the_yes(
+    environ: dict[str, str],
+) -> None:
     async with session(NOT_FREE["busy"][0], command=("true",), environ=environ, interval=1000) as s:
         await s.press("0", "enter")
         await asked(s)
+        keys = s.app.screen.query_one("#hints", Lines).texts[0]
+        assert keys.index("w wait") < keys.index("⏎ yes")
         await s.press("w")
-        assert isinstance(s.app.screen, ConfirmScreen)
+        assert isinstance(s.app.screen, LineScreen) and "GPU 0" in s.app.screen.prompt
+
+
+async def test_a_launch_asks_one_question(environ: dict[str, str]) -> None:
+    """What speaks against the devices that the command names is told once, with the same answers."""
+    box, command = NOT_FREE["busy"][0], ("env", "CUDA_VISIBLE_DEVICES=0", "true")
+    for key, ends in (("n", False), ("y", True)):
+        async with session(box, command=command, environ=environ, interval=1000) as s:
+            await s.press("@clear", "enter")
+            words = await asked(s)
+            question = str(s.app.screen.query_one(".question", Static).content)
+            assert "GPU 0" in question and "CUDA_VISIBLE_DEVICES=0" in question
+            assert words.count("ana is running") == 1
+            await s.press(key)
+            if ends:
+                await s.until(lambda: not s.app.is_running)
+            else:
+                assert s.app.screen is s.main and not s.main.app_state.selection
+
+
+async def test_enter_does_what_the_key_that_asked_does(environ: dict[str, str]) -> None:
+    for box, devices in (("idle", ()), (NOT_FREE["busy"][0], ("0",))):
+        for key, words in (("@detach", "⏎ start the job"), ("@return", "⏎ run and come back")):
+            async with session(box, command=("true",), environ=environ, interval=1000) as s:
+                await s.press(*devices, key)
+                await asked(s)
+                shown = s.app.screen.query_one("#hints", Lines).texts[0]
+                assert words in shown and " d as a job" not in shown and " r run" not in shown
+                await s.press("escape")
+
+
+async def test_a_launch_on_a_busy_device_may_be_a_job(desk: Desk, environ: dict[str, str]) -> None:
+    async with session(NOT_FREE["busy"][0], command=("true",), environ=environ, interval=1000) as s:
+        await s.press("0", "enter")
+        await asked(s)
+        await s.press("d")
+        await s.until(lambda: started(s, "@detach", desk))
+    for each in all_jobs(desk.environ):
+        ended(each)
 
 
 async def test_those_in_line_for_other_devices_are_nobody_s_business(environ: dict[str, str]) -> None:

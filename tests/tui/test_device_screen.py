@@ -178,7 +178,7 @@ async def test_a_process_is_signalled_after_a_second_press_and_never_in_another_
     elsewhere = job(os.getpid(), user=None, command=None, note="outside this container")
     async with session(box(busy(gpu(0), elsewhere))) as s:
         await s.press("@device", "X")
-        assert f"(pid {os.getpid()})" in "".join(texts(s, "#page-footer"))
+        assert f"(pid {os.getpid()}" in "".join(texts(s, "#page-footer"))
         await s.press("X")
         assert "outside this container" in "".join(texts(s, "#page-footer"))
 

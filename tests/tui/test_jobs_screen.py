@@ -17,6 +17,7 @@ import pytest
 from gputui.allocating.claims.read import claims
 from gputui.allocating.device_request import DeviceRequest
 from gputui.choosing.grouping import Grouping
+from gputui.inventory.claim import Claim
 from gputui.inventory.job import Job, JobDevice
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
@@ -737,6 +738,24 @@ def test_the_panel_has_a_line_a_job_and_the_end_of_a_log_where_there_is_room() -
     assert "log of m6u5" in seen[6] and seen[7:] == [" epoch 1", " epoch 2", " epoch 3", " epoch 4"]
     assert [line.split()[-3:] for line in panel(60, 4, running, *others)[3:]] == [["4", "more:", "D"]]
     assert panel(130, 4) == []
+
+
+async def test_jobs_of_ones_own_that_the_folder_does_not_have_are_counted(desk: Desk) -> None:
+    box = replace(box_at("idle"), jobs=())
+    claim = Claim(box.devices[0].key, "me", None, "python x.py", job="n8x9", own=True)
+    line = (Waiter((1, "a"), "me", job="e3y2", ours=True), Waiter((2, "b"), "ana", job="k1k1"))
+    for snapshot, count in ((box, 0), (replace(box, claims=(claim,), waiters=line), 2)):
+        async with session(snapshot, environ=desk.environ) as s:
+            await s.press("D")
+            assert ("another HOME" in texts(s)[0]) is bool(count)
+            assert not count or f" {count} of yours" in texts(s)[0]
+
+
+def test_a_line_of_the_log_in_the_panel_is_shown_from_its_beginning() -> None:
+    long = "epoch 7: " + " ".join(f"value{n}=0.1" for n in range(30))
+    for height in (4, 5):
+        lines = panel(60, height, summary(tail=("epoch 6: short", long)))
+        assert lines[-1].startswith(" epoch 7: value0") and lines[-1].endswith("…")
 
 
 @pytest.mark.parametrize("state", ["running", "waiting"])

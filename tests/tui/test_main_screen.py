@@ -399,7 +399,7 @@ async def test_on_a_full_demo_waiting_in_line_is_rehearsed(key: str, environ: di
         s.main.set_app_state(replace(s.main.app_state, label=source.label, example=example))
         await s.press(key)
         said = str(s.app.screen.query_one("#what", Static).render())
-        assert said.startswith("All busy.") and "2nd in line, after lee" in said and "⏎ yes" in hints(s)
+        assert said.startswith("2nd in line, behind lee") and "All busy" in said and "⏎ yes" in hints(s)
         await s.press("enter")
         assert "demo1 is 2nd in line" in s.main.message
         await s.until(lambda: any("2 in line, 1 yours" in text for text in s.texts("#lists")))

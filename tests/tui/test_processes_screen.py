@@ -95,7 +95,7 @@ def told(s: Session) -> str:
 
 def asks(s: Session) -> tuple[str, int] | None:
     """The signal that another X would send, and the pid of its process; None without a question."""
-    found = re.search(r"send (SIG\w+) to .* \(pid (\d+)\)\? ⏎ yes", told(s))
+    found = re.search(r"send (SIG\w+) to .* \(pid (\d+)\b.*\)\? ⏎ yes", told(s))
     return (found[1], int(found[2])) if found else None
 
 
@@ -129,7 +129,8 @@ async def test_X_twice_sends_SIGTERM_and_twice_more_SIGKILL(children: list[Child
         await s.press("p", "X")
         assert asks(s) == ("SIGTERM", child.pid)
         await s.press("X")
-        assert asks(s) is None and f"SIGTERM to job-{child.pid}.py (pid {child.pid})" in told(s)
+        assert asks(s) is None and f"job-{child.pid}.py (pid {child.pid}" in told(s)
+        assert "was sent" in told(s)
         assert heard(child) == "term"
         await s.press("X")
         assert asks(s) == ("SIGKILL", child.pid)
@@ -139,6 +140,13 @@ async def test_X_twice_sends_SIGTERM_and_twice_more_SIGKILL(children: list[Child
         await s.press("down", "X")
         assert asks(s) == ("SIGTERM", other.pid)
     assert other.poll() is None
+
+
+async def test_the_question_says_whose_process_it_is_and_what_it_has() -> None:
+    theirs = job(7, user="bo", memory=3 * GIB, command="python serve.py")
+    async with session(on(theirs)) as s:
+        await s.press("p", "X")
+        assert all(words in told(s) for words in ("bo's serve.py", "pid 7", "GPU 0", "3.0G", "⏎ yes"))
 
 
 async def test_another_key_or_a_click_between_takes_it_back(children: list[Child]) -> None:
@@ -165,7 +173,7 @@ async def test_the_second_press_is_for_the_process_that_the_first_one_named(chil
         show_on_one(s, other, child)
         assert f"job-{child.pid}.py" in lit(s)
         await s.press("X")
-        assert f"pid {child.pid}) was sent" in told(s)
+        assert f"pid {child.pid}," in told(s) and "was sent" in told(s)
         assert heard(child) == "term"
     # The other process would have reported "term" first.
     other.send_signal(signal.SIGKILL)

@@ -24,6 +24,7 @@ from gputui.tui.panels import PANELS_BY_NAME
 from gputui.tui.screens.queue import QueueScreen
 from gputui.tui.views.queue import lines_of_panel, queue_panel
 from gputui.tui.widgets.lines import Lines
+from messages import numbers
 from tui.support import Session, box_at
 from tui.support import session as moving
 from tui.test_confirm import in_line
@@ -88,7 +89,8 @@ async def test_the_page_of_the_demo_box_says_who_waits_for_what_and_who_has_it()
 async def test_the_panel_and_the_page_and_the_command_line_say_the_same_in_the_same_order(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Of each device: itself, its user, and when it will be free; the times go on between two looks."""
+    """Of each device: itself, its user, and when it will be free; the times go on between two looks. Of those
+    of which nothing is known, the panel has the number."""
 
     def rows(lines: list[str]) -> list[list[str]]:
         at = next(place for place, line in enumerate(lines) if line.split()[:2] == ["GPU", "USER"])
@@ -100,7 +102,8 @@ async def test_the_panel_and_the_page_and_the_command_line_say_the_same_in_the_s
     assert [row[0] for row in printed] == ["6", "0", "1", "2", "3"]
     async with session("shared", size=(130, 40)) as s:
         panel = ["".join(text for text, _ in line) for line in queue_panel(s.main.app_state, 60, 20)]
-        assert rows(panel) == printed
+        assert rows(panel) == [row for row in printed if row[2:] != ["not", "known"]] != printed
+        assert "not known for the other 3" in panel[-1]
         await s.press("@queue")
         assert rows(texts(s)) == printed
 
@@ -240,9 +243,10 @@ def test_the_panel_sets_apart_who_holds_what_and_says_of_how_many() -> None:
     at = next(n for n, line in enumerate(whole) if line.startswith(" GPU"))
     assert whole[at - 1].startswith(" next: ana") and whole[at + 1].startswith(" 6 ")
     every = sum(not verdict.free for verdict in state.verdicts.values())
-    assert len(whole) - at - 1 == every
-    assert panel(len(whole) - 1)[-1].startswith(" … 2 more: ")
-    assert panel(at + 3)[at + 1].startswith(" 6 ") and panel(at + 3)[-1].startswith(f" … {every - 1} more: ")
+    assert "not known for the other" in whole[-1]
+    assert len(whole) - at - 2 + numbers(whole[-1])[0] == every
+    assert panel(len(whole) - 1)[-1].startswith(f" … {every - 1} more: ")
+    assert panel(at + 3)[at + 1].startswith(" 6 ")
     # A heading says nothing without a row.
     assert len(panel(at + 2)) == len(panel(at)) == at
 

@@ -209,6 +209,16 @@ def test_a_small_screen_of_eight_gpus_shows_jobs_the_queue_and_processes() -> No
     assert [len(lines) for lines in texts.values()] == [2, 2, 3]
 
 
+@pytest.mark.parametrize("command", ["sleep 9", "torchrun --nproc-per-node=4 train.py"])
+def test_a_usual_command_leaves_the_panels_of_a_small_screen_their_lines(command: str) -> None:
+    app_state = AppState({}, LaunchOptions(tuple(command.split()))).with_snapshot(BOX)
+    room = launch_room(24, 8, lines_wanted(app_state, 80))
+    layout = lay_out(80, 24, 8, 3 + room.lines, parts(app_state, 80))
+    assert {name for name, _ in layout.heights} == {"jobs", "queue", "processes"}
+    blank = [line for line in launch(app_state, 80, room) if not _text([line])]
+    assert len(blank) <= 1
+
+
 @pytest.mark.parametrize(("width", "lines"), [(130, 3), (200, 2)])
 def test_where_all_links_are_the_same_words_say_so_and_other_panels_have_the_room(
     width: int, lines: int
@@ -434,6 +444,27 @@ def test_without_a_launcher_the_title_names_the_program_that_starts() -> None:
     for command, name in (("/usr/bin/sleep", "30"), "sleep"), (("python3", "x.py"), "python3"):
         app_state = AppState({}, LaunchOptions(command)).with_snapshot(BOX).toggle(BOX.devices[4])[0]
         assert _text(launch(app_state, 80, launch_room(40, 8, 1))[:1]).startswith(f"─ launch: {name} ")
+
+
+def test_the_title_says_that_the_command_may_be_a_job_where_nothing_else_is_told() -> None:
+    app_state = AppState({}, LaunchOptions(("python", "train.py"))).with_snapshot(BOX)
+    for state in (app_state, app_state.toggle(BOX.devices[4])[0]):
+        assert ":detach as a job" in _text(launch(state, 80, launch_room(24, 8, 1))[:1])
+    untyped = replace(app_state, options=LaunchOptions())
+    assert "job" not in _text(launch(untyped, 80, launch_room(24, 8, 1)))
+
+
+def test_without_a_command_the_warnings_and_the_key_to_type_one_are_whole() -> None:
+    app_state = AppState({}).with_snapshot(BOX)
+    for chosen in ((4,), (4, 5), (0, 4)):
+        state = app_state
+        for index in chosen:
+            state = state.toggle(BOX.devices[index])[0]
+        lines = launch(state, 80, launch_room(24, 8, lines_wanted(state, 80)))
+        shown = _text(lines)
+        assert f"CUDA_VISIBLE_DEVICES={','.join(map(str, chosen))}" in shown
+        assert "press e to type a command" in shown
+        assert ("GPU 0 is busy" in shown) is (0 in chosen)
 
 
 def test_a_device_has_one_sign_in_the_table_the_tree_and_the_matrix() -> None:

@@ -319,7 +319,8 @@ def test_who_only_asks_for_devices_is_answered_and_told_of_those_in_line(
     draw(4)
     status, out, err = box.call(*words)
     assert (status, out) == (0, alone)
-    assert "your own run waits ahead (4 GPUs)" in err
+    assert "your own run waits ahead (4 GPUs)" in err and "--wait joins" in err
+    assert ("named devices" if "--gpus" in words else "refused") in err
 
 
 def test_nobody_waits_for_the_devices_of_a_simulated_box(box: Box, draw: Draw) -> None:

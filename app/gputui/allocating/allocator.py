@@ -43,6 +43,8 @@ RequestError."""
 _TRIES = 50
 """The most choices for one request: devices are chosen again each time that others take one first."""
 
+_REMEDY = "--wait joins the queue, --force skips it"
+
 
 class Listener(Protocol):
     """Receives notices on the way to an allocation, as they occur."""
@@ -87,7 +89,7 @@ class Allocator:
             seen(self.environ).problems.refuse_if_missing()
         queue = None if self.request.force else self._queue(chosen)
         if queue is not None:
-            self._notice(queue.text())
+            self._tell_of(queue)
         return self._noticed(chosen)
 
     def agree(self, devices: Sequence[Device] | int, snapshot: Snapshot) -> None:
@@ -478,9 +480,9 @@ class Allocator:
         if queue is None:
             return {}
         if self.request.insists:
-            self._notice(queue.text())
+            self._tell_of(queue)
             return {}
-        why = f"{queue.text()}: --wait joins the queue, --force skips it"
+        why = f"{queue.text()}, and -n overtakes nobody: {_REMEDY}"
         if queue.for_any:
             raise NotEnoughError(why)
         return {
@@ -488,6 +490,11 @@ class Allocator:
             for device in chosen.devices
             if queue.wants(device)
         }
+
+    def _tell_of(self, queue: Queue) -> None:
+        """Warn of the waiters, where devices are named or nothing is started."""
+        named = "named devices are taken nevertheless; --wait joins the queue"
+        self._notice(f"{queue.text()}; {named if self.request.insists else f'a run is refused: {_REMEDY}'}")
 
     def _queue(self, chosen: Allocation) -> Queue | None:
         """The other programs that wait for devices like these; None where we have waited for our turn."""

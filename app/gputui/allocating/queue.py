@@ -48,7 +48,7 @@ from gputui.allocating.claims.folder import MAX_FILES, older_folder, own_place
 from gputui.allocating.claims.read import remove_ended
 from gputui.allocating.errors import UnsafeError
 from gputui.choosing.capacity import can_never_start
-from gputui.inventory.formatting import devices_text, person_or_job, printable
+from gputui.inventory.formatting import devices_text, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
@@ -124,13 +124,15 @@ def in_words(line: Sequence[Waiter]) -> str:
 
 
 def names_in_line(line: Sequence[Waiter]) -> str:
-    """The first waiters of a line: "ana (4 devices), your job x3f1 (1 device) and 2 more"."""
-    named = [
-        f"{person_or_job(each.user, each.ours, each.job)} ({devices_text(each.count)})"
-        for each in line[:_MOST_NAMED]
-    ]
-    more = len(line) - len(named)
-    return ", ".join(named) + (f" and {more} more" if more else "")
+    """Who waits, in few words, other users first: "ana (4 devices), 2 more, 3 of your jobs"."""
+    others, own = [w for w in line if not w.ours], [w for w in line if w.ours]
+    said = [f"{printable(w.user)} ({devices_text(w.count)})" for w in others[:_MOST_NAMED]]
+    said += [f"{len(others) - len(said)} more"] if len(others) > len(said) else []
+    if own:
+        what = "job" if all(w.job for w in own) else "run"
+        one = f"your {what} {printable(own[0].job or '')}".rstrip()
+        said.append(one if len(own) == 1 else f"{len(own)} of your {what}s")
+    return ", ".join(said)
 
 
 def nth(number: int) -> str:

@@ -68,7 +68,7 @@ class Progress:
         what = wanted_devices(self.wanted, self.keys, self.snapshot)
         if self.ahead:
             place = nth(len(self.ahead) + 1)
-            return f"{place} in line for {what}, after {names_in_line(self.ahead)}"
+            return f"{place} in line for {what}, behind {names_in_line(self.ahead)}"
         parts = [f"{len(self.ready)} free"] if self.ready or not self.settling else []
         if self.settling and self.snapshot:
             # Not "cooling down", because a process that has watched for longer (a screen) calls them free

@@ -88,7 +88,7 @@ def occupied_columns(snapshot: Snapshot) -> tuple[Column[Occupied], ...]:
         Column("USER", _user, most=_MOST_USER),
         _since(lambda each: each.since, snapshot, hoarded),
         # No column moves when another text of the usual length takes the place of one.
-        Column("FREE AGAIN", lambda each: _again(each, snapshot.time), hoarded, least=24),
+        Column("FREE AGAIN", lambda each: free_again(each, snapshot.time) or "not known", hoarded, least=24),
         Column("COMMAND", _command, "dim"),
     )
 
@@ -135,8 +135,8 @@ def _user(each: Occupied) -> str:
     return person(each.user, each.own) if each.user is not None else UNKNOWN
 
 
-def _again(each: Occupied, now: float) -> str:
-    """When a device is expected to be free again; where nobody can say, who may be asked for it."""
+def free_again(each: Occupied, now: float) -> str:
+    """When a device is expected to be free again; where nobody can say, who may be asked for it; else ""."""
     claim = each.claim
     if each.free_in is not None:
         return f"in {duration(each.free_in)}"
@@ -153,7 +153,7 @@ def _again(each: Occupied, now: float) -> str:
         use += f": ask {printable(each.user)}"
     if claim is not None and claim.user != each.user:
         use += f"{', ' * bool(use)}claimed by {person(claim.user, claim.own)}"
-    return ", ".join(filter(None, (ends and f"{ends} at the latest", use))) or "not known"
+    return ", ".join(filter(None, (ends and f"{ends} at the latest", use)))
 
 
 def _command(each: Occupied) -> str:

@@ -16,7 +16,7 @@ from gputui.tui.process_rows import groups
 from gputui.tui.views.device import device_panel, facts_of_device, lines_of_device
 from gputui.tui.views.matrix import alike, alike_lines, legend, links_panel, matrix_rows
 from gputui.tui.views.processes import devices_to_come, facts_of_processes, processes
-from gputui.tui.views.queue import facts_of_panel, lines_of_panel, queue_panel
+from gputui.tui.views.queue import devices_in_panel, facts_of_panel, lines_of_panel, queue_panel
 from gputui.tui.views.text import Line
 from gputui.tui.views.timelines import charted, charts_key, timelines_pane
 
@@ -38,8 +38,8 @@ nothing."""
 _RESERVED, _RESERVED_BELOW = 8, 2
 """Most lines that a panel reserves for devices, beside the table and below it: other panels need lines."""
 
-_RESERVED_IN_LINE = 3
-"""Lines of the queue that are reserved for waiters where anybody waits."""
+_RESERVED_IN_LINE, _RESERVED_OF_DEVICES = 3, 5
+"""Lines of the queue that are reserved for waiters where anybody waits, and for when devices will be free."""
 
 _LEAST_OF_DEVICE = 7
 """Fewest lines of the panel of one device: its state and a group of facts."""
@@ -154,8 +154,7 @@ def _size_of_queue(app_state: AppState, width: int) -> Size:
         # The table shows the holders of devices, too: they take no room from the processes.
         return Size(2, wanted, most) if waiters else NOTHING
     # Reserve lines, so that no panel moves when others take a device or join the line.
-    free = sum(verdict.free for verdict in app_state.verdicts.values())
-    more = min(free, max(0, _RESERVED - len(app_state.outlook.occupied)))
+    more = max(0, _RESERVED_OF_DEVICES - len(devices_in_panel(app_state.outlook, app_state.box)))
     more += max(0, _RESERVED_IN_LINE - waiters) if waiters else 0
     return Size(2 if waiters else min(4, wanted), wanted + more, most + more)
 

@@ -225,10 +225,10 @@ def in_line(
     from gputui.allocating.queue import waiters
     from gputui.inventory.job import JobError
     from gputui.jobs.queued import queue_job
-    from gputui.tui.wait_request import choice_in_line, place_in_line, when_it_starts
+    from gputui.tui.wait_request import ahead_of, choice_in_line, place_in_line, when_it_starts
 
     line = waiters(environ) if simulated is None else app_state.box.waiters
-    place = place_in_line(request, line, app_state)
+    place = place_in_line(request, ahead_of(request, line, app_state), app_state)
     keys = None if request.names is None else request.names.split(",")
     count = request.count or len(keys or ())
     try:

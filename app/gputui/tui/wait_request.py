@@ -64,21 +64,19 @@ def _in_vain(request: DeviceRequest, app_state: AppState) -> str | None:
 def what_it_does(line: str, app_state: AppState) -> str:
     """The question that Enter answers with yes. Raises GroupingError as `read_wait_request` does."""
     request = read_wait_request(line, app_state)
-    place, count = place_in_line(request, app_state.box.waiters, app_state), request.count
+    ahead, count = ahead_of(request, app_state.box.waiters, app_state), request.count
+    place = place_in_line(request, ahead, app_state)
     named = gpus([*map(app_state.box.label, app_state.selected)])
-    if app_state.demo is not None:
-        then = " The demo only rehearses it."
-    else:
-        then = "" if app_state.label else " The command then runs in the background."
+    then = "" if app_state.demo is None else " The demo only rehearses it."
     if place is None:
         return f"Run as a job? It starts {when_it_starts(request, app_state)}.{then}"
     wanted = named if count is None else "any GPU" if count == 1 else f"any {devices_text(count)}"
     # A number that was asked for in vain leaves the selection as it was.
     other = count is not None and app_state.selected and not line.strip()
     instead = f", not only for the selected {named}" if other else ""
-    return (
-        f"{'All busy. ' if app_state.is_full else ''}Wait for {wanted}{instead}? You would be {place}.{then}"
-    )
+    behind = f", behind {names_in_line(ahead)}" if ahead else ""
+    wait = "All busy: wait" if app_state.is_full else "Wait"
+    return f"{place.capitalize()}{behind}. {wait} for {wanted}{instead}, as a job?{then}"
 
 
 def when_it_starts(request: DeviceRequest, app_state: AppState) -> str:
@@ -94,15 +92,18 @@ def when_it_starts(request: DeviceRequest, app_state: AppState) -> str:
     return f"when {free} {'has' if one else 'have'} been free for {window:g} s"
 
 
-def place_in_line(request: DeviceRequest, waiters: Sequence[Waiter], app_state: AppState) -> str | None:
-    """ "first in line", "3rd in line, after ana (4 devices), bo (1 device)": behind all of these waiters.
-    None where nobody is ahead and the devices are free: nothing is waited for."""
-    keys = request.names.split(",") if request.names is not None else None
-    ahead = wanting(waiters, keys, app_state.snapshot)
+def ahead_of(request: DeviceRequest, waiters: Sequence[Waiter], app_state: AppState) -> tuple[Waiter, ...]:
+    """The waiters that a request has to wait for."""
+    return wanting(waiters, request.names.split(",") if request.names else None, app_state.snapshot)
+
+
+def place_in_line(request: DeviceRequest, ahead: Sequence[Waiter], app_state: AppState) -> str | None:
+    """ "first in line", "3rd in line", behind these waiters. None where nobody is ahead and the devices are
+    free: nothing is waited for."""
     if ahead:
-        return f"{nth(len(ahead) + 1)} in line, after {names_in_line(ahead)}"
+        return f"{nth(len(ahead) + 1)} in line"
     if request.count is None:
-        free = all(app_state.verdicts[key].free for key in keys or ())
+        free = all(app_state.verdicts[key].free for key in (request.names or "").split(","))
     else:
         free = app_state.clear().select_best(request.count, request.group or ALL_REDUCE)[0].short_of is None
     return None if free else "first in line"

@@ -8,7 +8,7 @@ rerun of a job goes the same way, but it has been confirmed: it is refused where
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NoReturn
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gputui.launching.launch import Launch
     from gputui.requesting.launch_request import LaunchRequest
     from gputui.system.environment import Environ
-    from gputui.tui.screens.confirm import Answer
+    from gputui.tui.screens.confirm import Answer, ConfirmScreen
     from gputui.tui.start_launch import Returned
 
 
@@ -55,6 +55,12 @@ _NUMBERS = {2: "two", 3: "three", 4: "four", 8: "eight"}
 StartMode = Literal["become", "return", "detach", "rerun"]
 """How a command is started: in place of the screen, while the screen waits, as a job, or as a job again."""
 
+_MODES: Mapping[Answer | None, StartMode | None] = {"run": None, "detach": "detach", "return": "return"}
+"""The answers that start a launch, and how: None as its key says."""
+
+_YES: Mapping[StartMode, str] = {"detach": "start the job", "return": "run and come back"}
+"""What Enter does, where it is not the key that asked."""
+
 
 @frozen
 class PendingLaunch:
@@ -65,6 +71,7 @@ class PendingLaunch:
     allocation  holds the devices meanwhile, except those that another job has claimed
     queue       the waiters for such devices, None for nobody
     request     the launch as its job keeps it
+    offer       the question whether to run on these devices, "" where the user has selected them
     """
 
     app_state: AppState
@@ -73,6 +80,7 @@ class PendingLaunch:
     allocation: Allocation
     queue: Queue | None
     request: LaunchRequest
+    offer: str = ""
 
 
 class LaunchController:
@@ -167,7 +175,7 @@ class LaunchController:
         """Claim the selected devices and request a new reading; `start_or_ask` continues after it."""
         self._view.when_files_are_read(partial(self._launch, mode))
 
-    def _launch(self, mode: StartMode) -> None:
+    def _launch(self, mode: StartMode, offer: str = "") -> None:
         app_state = self._app_state
         if not app_state.options.command:
             self.edit()
@@ -180,19 +188,19 @@ class LaunchController:
         elif self.pending is None and self._confining is None:
             from gputui.tui import start_launch
 
-            self._check(app_state, mode, start_launch.request_of(app_state))
+            self._check(app_state, mode, start_launch.request_of(app_state), offer)
 
     def rerun(self, app_state: AppState, request: LaunchRequest) -> None:
         """Start a job again on the devices of the app state, instead of a rerun that is still pending."""
         self.cancel()
         self._check(app_state, "rerun", request)
 
-    def _check(self, app_state: AppState, mode: StartMode, request: LaunchRequest) -> None:
+    def _check(self, app_state: AppState, mode: StartMode, request: LaunchRequest, offer: str = "") -> None:
         from gputui.tui import start_launch
 
         self._view.show_message("checking the selected devices …", passing=True)
         held = start_launch.hold_selected(app_state, self._environ)
-        pending = PendingLaunch(app_state, time.monotonic(), mode, *held, request)
+        pending = PendingLaunch(app_state, time.monotonic(), mode, *held, request, offer)
         if app_state.selection.cpu_only:
             # No device is read: this works where no driver answers.
             self.start_or_ask(pending)
@@ -203,8 +211,6 @@ class LaunchController:
     def _offer_devices(self, mode: StartMode) -> None:
         """Ask whether to run on the devices that the command asks for, or on the best free one; where too few
         are free, whether to wait in line."""
-        from gputui.tui.screens.confirm import ConfirmScreen
-
         before = self._app_state
         if not before.rows:
             self._view.show_message(select_first(before.screen.keymap), "warn")
@@ -221,28 +227,44 @@ class LaunchController:
                 self._view.show_message(why, "warn")
             return
         self._view.set_app_state(offered)
-        if (before.label and not before.is_example) or offered.selection.cpu_only:
-            # One question is enough: the other asks whether to start on this machine.
-            self._launch(mode)
-            return
-
-        def answered(answer: Answer | None) -> None:
-            now = self._app_state
-            if answer in ("run", "detach", "return"):
-                self._launch(mode if answer == "run" else answer)
-            elif now.selection == offered.selection:
-                self._view.set_app_state(now.clear())
-
         count = len(offered.selection)
         best = "the best free" if count == 1 else f"the best {_NUMBERS.get(count, count)} free"
         names = gpus([*map(offered.box.label, offered.selected)])
         question = (
             f"Run on {names} ({f'as {says} says' if offered.suggestion is before.suggestion else best})?"
         )
+        elsewhere = before.label and not before.is_example
+        free = all(offered.verdicts[device.key].free for device in offered.selected)
+        if elsewhere or offered.selection.cpu_only or offered.in_line or not free:
+            # One question is enough: the other one tells what speaks against a start.
+            self._launch(mode, "" if offered.selection.cpu_only else question)
+            return
+
+        def answered(answer: Answer | None) -> None:
+            if answer in _MODES:
+                self._launch(_MODES[answer] or mode)
+            else:
+                self._withdraw(offered)
+
         if offered.suggestion is not before.suggestion and offered.suggestion is not None:
             why = offered.suggestion.why
         reasons = [each for each in (why, *offered.warnings) if each]
-        self._view.open(ConfirmScreen(self._view, question, reasons, ("detach", "return")), answered)
+        self._view.open(self._question(mode, question, reasons), answered)
+
+    def _question(
+        self, mode: StartMode, question: str, reasons: Sequence[str], *offers: Answer, warns: bool = False
+    ) -> ConfirmScreen:
+        """A question about a launch; one that is to be the command may be another one instead."""
+        from gputui.tui.screens.confirm import ConfirmScreen
+
+        others: tuple[Answer, ...] = ("detach", "return") if mode == "become" else ()
+        return ConfirmScreen(self._view, question, reasons, (*offers, *others), warns, _YES.get(mode, "yes"))
+
+    def _withdraw(self, offered: AppState) -> None:
+        """Clear the selection that was offered, unless it has changed."""
+        now = self._app_state
+        if now.selection == offered.selection:
+            self._view.set_app_state(now.clear())
 
     def _cannot_start(self) -> bool:
         """Whether the command cannot start; the reason is shown."""
@@ -299,8 +321,6 @@ class LaunchController:
     def start_or_ask(self, pending: PendingLaunch, unread: str = "") -> None:
         """Start the launch, but ask first where one of its devices is not free, others wait for it, the box
         is not this machine, or its devices are `unread`. A rerun is refused there."""
-        from gputui.tui.screens.confirm import ConfirmScreen
-
         before, allocation = self._app_state, pending.allocation
         self._view.clear_message()
         if pending.mode != "rerun":
@@ -311,16 +331,18 @@ class LaunchController:
             if self._refused(pending):
                 return
         reasons = self._reasons(pending, unread)
-        if not reasons:
+        if not reasons and not pending.offer:
             self._start(pending)
         elif pending.mode == "rerun":
             allocation.release()
             self._view.show_message(f"nothing is started: {'; '.join(reasons)}", "lost")
         else:
             self._asking = pending
-            offers: tuple[Answer, ...] = ("wait",) if pending.queue is not None else ()
-            question = ConfirmScreen(self._view, "Start anyway?", reasons, offers, warns=True)
-            self._view.open(question, partial(self._answered, pending, before))
+            waits = pending.queue is not None or allocation.conflicts or self._not_free(pending)
+            offers: tuple[Answer, ...] = ("wait",) if waits else ()
+            question = pending.offer or "Start anyway?"
+            asks = self._question(pending.mode, question, reasons, *offers, warns=bool(reasons))
+            self._view.open(asks, partial(self._answered, pending, before))
 
     def _reasons(self, pending: PendingLaunch, unread: str) -> tuple[str, ...]:
         """Why the launch does not start at once, by the last reading."""
@@ -388,16 +410,18 @@ class LaunchController:
             pending.allocation.release()
             self.wait_in_line()
             return
-        if answer == "run" and self._refused(pending):
+        if answer in _MODES and self._refused(pending):
             return
         now = self._app_state
         # Readings continued behind the question: the yes applies only to the selection as it was asked.
         same = (now.selection, now.options) == (before.selection, before.options)
-        if answer == "run" and same and before.selection.decided:
-            self._start(pending)
+        if answer in _MODES and same and before.selection.decided:
+            self._start(replace(pending, mode=_MODES[answer] or pending.mode))
             return
-        if answer == "run" and not same:
+        if answer in _MODES and not same:
             self._view.show_message("the selected devices have changed in the meantime: look again", "lost")
+        elif pending.offer:
+            self._withdraw(before)
         pending.allocation.release()
 
     def _start(self, pending: PendingLaunch) -> None:
@@ -516,7 +540,7 @@ class LaunchController:
             keys.insert(0, ("⏎", "yes"))
         except GroupingError as error:
             prompt = str(error)
-        other = "or type how many: 2"
+        other = "or type another number of devices"
         line = LineScreen(
             prompt, "", other, lambda typed: question(typed) and None, explain=question, keys=keys
         )

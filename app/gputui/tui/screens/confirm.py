@@ -18,10 +18,11 @@ from gputui.tui.widgets.dialog_keys import DialogKeys
 Answer = Literal["run", "wait", "back", "detach", "return"]
 
 _KEYS: dict[Answer, tuple[str, str]] = {
+    # The safe answer comes first.
+    "wait": ("w", "wait in line"),
     "run": ("⏎", "yes"),
     "detach": ("d", "as a job"),
     "return": ("r", "run and come back"),
-    "wait": ("w", "wait in line, as a job"),
     "back": ("esc", "no"),
 }
 
@@ -31,7 +32,7 @@ _UNREAD = 0.5
 
 class ConfirmScreen(ModalScreen[Answer]):
     """`reasons` are the facts that the answer depends on, a line each; `offers` are the answers beside yes
-    and no. With `warns`, the reasons must be read first."""
+    and no; `yes` is what Enter does. With `warns`, the reasons must be read first."""
 
     CSS_PATH = "dialog.tcss"
     BINDINGS = [
@@ -51,10 +52,12 @@ class ConfirmScreen(ModalScreen[Answer]):
         reasons: Sequence[str],
         offers: Sequence[Answer] = (),
         warns: bool = False,
+        yes: str = "yes",
     ) -> None:
         super().__init__(classes="dialog tells-notes")
         self._view, self._question, self.reasons, self._warns = view, question, reasons, warns
-        self._answers = {each: keys for each, keys in _KEYS.items() if each in ("run", *offers, "back")}
+        answers = _KEYS | {"run": ("⏎", yes)}
+        self._answers = {each: keys for each, keys in answers.items() if each in ("run", *offers, "back")}
         self._asked = time.monotonic()
 
     def compose(self) -> ComposeResult:

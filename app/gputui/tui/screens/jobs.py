@@ -232,6 +232,13 @@ class JobsScreen(JobsPage):
     def head(self, width: int) -> Line:
         unreadable = 0 if self.app_state.label else len(self._stored.unreadable)
         more = [f"{unreadable} cannot be read: gputui jobs"] if unreadable else []
+        box = self.view.app_state.box
+        yours = {each.job for each in box.waiters if each.ours} | {
+            each.job for each in box.claims if each.own
+        }
+        elsewhere = yours - {None, *self._known, *(job.id for job in self._jobs)}
+        if elsewhere:
+            more.append(f"{len(elsewhere)} of yours in another HOME")
         return headline(self._jobs, width, more=more, end=self.beyond)
 
     def listing(self, width: int) -> ItemLines:

@@ -79,9 +79,10 @@ class ProcessListPage(ListPage):
         else:
             again = (row.process.pid, row.process.started) in self._terminated
             number = signal.SIGKILL if again else signal.SIGTERM
-            self.ask("signal", f"send {_what(row.process, number)}", partial(self._send, row.process, number))
+            what = _what(row, row.process, number)
+            self.ask("signal", f"send {what}", partial(self._send, what, row.process, number))
 
-    def _send(self, process: Process, number: int) -> None:
+    def _send(self, what: str, process: Process, number: int) -> None:
         """Send the signal, and show the outcome."""
         try:
             send(process, number)
@@ -89,8 +90,12 @@ class ProcessListPage(ListPage):
             self.show_message(printable(str(error)))
             return
         self._terminated.add((process.pid, process.started))
-        self.show_message(f"{_what(process, number)} was sent")
+        self.show_message(f"{what} was sent")
 
 
-def _what(process: Process, number: int) -> str:
-    return f"{signal.Signals(number).name} to {program(process.command or UNKNOWN)} (pid {process.pid})"
+def _what(row: Row, process: Process, number: int) -> str:
+    """ "SIGTERM to bo's serve.py (pid 4186, GPU 6, 37.9G)"."""
+    whose = f"{printable(process.user)}'s " if process.user and not process.own else ""
+    about = f", GPU {row.label}, {row.memory}" if row.label else ""
+    name = program(process.command or UNKNOWN)
+    return f"{signal.Signals(number).name} to {whose}{name} (pid {process.pid}{about})"

@@ -216,7 +216,7 @@ def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
         lines.append(((f"   … {more}", "dim"),))
     room = height - len(lines) - 1
     if tail is not None and room > 0:
-        pieces = pieces_of(tail.tail, width)[-room:]
+        pieces = pieces_of(tail.tail[-room:], width, wraps=False)
         lines += [title(f"log of {tail.id}", width), *(((f" {piece}", ""),) for piece in pieces)]
     return lines
 

@@ -51,20 +51,19 @@ def launch(
     page    whether it is drawn on the launch page, which has all of it and so names no key for more
     asking  whether a question above it tells the warnings: their lines are then blank
     """
-    name = _title(app_state)
-    edit = key_of("edit", app_state.screen.keymap)
+    name, keymap, decided = _title(app_state), app_state.screen.keymap, app_state.selection.decided
+    edit, copy, key, run, job = (
+        key_of(action, keymap) for action in ("edit", "copy", "launch_page", "launch", "detach")
+    )
+    line, to_type = app_state.launch.line, f"press {edit} to type a command"
     tail = [f"the demo's example: {edit} to edit"] if app_state.is_example else []
     if not app_state.options.command:
-        shown = f"{app_state.launch.line} …  " if app_state.selection.decided else ""
-        line = clip(((" $ ", "prompt"), (shown, ""), (f"press {edit} to type a command", "dim")), width)
-        return _in_room([title(name, width, *tail)], [line], room, page)
-    copy, key = (key_of(action, app_state.screen.keymap) for action in ("copy", "launch_page"))
-    style = "" if app_state.selection.decided else "dim"
-    lines = prompt_lines(wrap(app_state.launch.line, width - 4), style)
+        line, tail = (f"{line} …", [to_type]) if decided else (to_type, [])
+    lines = prompt_lines(wrap(line, width - 4), "" if decided else "dim")
     # The launch line keeps at least one line: what Enter starts matters more than the notes on it.
     told = (*app_state.launch.warnings, *app_state.warnings)
     refused = app_state.launch.refused
-    if refused is not None and app_state.selection.decided and refused not in told:
+    if refused is not None and decided and refused not in told:
         told = (refused, *told)
     warnings = _warnings(told, width, room.lines, "" if page else key)
     if told and not warnings:
@@ -82,6 +81,8 @@ def launch(
     remarks = _remarks(app_state.launch.remarks, width, max(0, room.lines - len(lines)), more)
     if app_state.launch.remarks and not remarks and not page and not tail:
         tail = [f"{key} shows notes"]
+    if app_state.options.command and not (page or app_state.is_example):
+        tail.append(f"{run} here · {job} as a job")
     return _in_room([title(name, width, *tail)], [*lines, *remarks], room, page)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from gputui.choosing.queue_outlook import Outlook
-from gputui.choosing.queue_text import next_in_line, occupied_columns, turn_columns
+from collections.abc import Sequence
+
+from gputui.choosing.queue_outlook import Occupied, Outlook
+from gputui.choosing.queue_text import free_again, next_in_line, occupied_columns, turn_columns
+from gputui.inventory.formatting import devices_text
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
@@ -43,7 +46,7 @@ def lines_of_panel(app_state: AppState, width: int) -> tuple[int, int]:
         return 0, 0
     found = app_state.outlook
     # The panel exists for the next waiter's reason and for when devices will be free: neither is ever cut.
-    line, uncut = _line(found, snapshot), [*_next(found, snapshot)[:1], *_devices(found, snapshot)]
+    line, uncut = _line(found, snapshot), [*_next(found, snapshot)[:1], *devices_in_panel(found, snapshot)]
     least = 1 + len(line) + sum(len(hanging(row, width)) for row in uncut)
     return least, least - len(line) + sum(len(hanging(row, width)) for row in line)
 
@@ -74,10 +77,9 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     line, reasons = _line(found, snapshot), _next(found, snapshot)[:1]
     line = line[: max(0, room - len(reasons))]
     line = line if len(line) > 1 else []
-    devices = _devices(found, snapshot)
-    left, count = room - len(line) - len(reasons), len(devices) - 1
-    if count > left - 1:
-        more: Line = ((f" … {count - max(0, left - 2)} more: {key}", "dim"),)
+    devices, left = devices_in_panel(found, snapshot), room - len(line) - len(reasons)
+    if len(devices) > left:
+        more: Line = ((f" … {len(found.occupied) - max(0, left - 2)} more: {key}", "dim"),)
         devices = [*devices[: left - 1], more] if left > 2 else []
     last = len(line) + len(reasons) + len(devices)
     order = [*range(len(line), last), *range(len(line))]
@@ -95,15 +97,29 @@ def _next(found: Outlook, snapshot: Snapshot) -> list[Line]:
     return [((f" {who}", "strong"), (why, "")) for who, why in next_in_line(found, snapshot)]
 
 
-def _devices(found: Outlook, snapshot: Snapshot, width: int = 0) -> list[Line]:
+def devices_in_panel(found: Outlook, snapshot: Snapshot) -> list[Line]:
+    """The devices of which something is known of when they will be free, and the number of the others."""
+    told = [each for each in found.occupied if free_again(each, snapshot.time)]
+    others = len(found.occupied) - len(told)
+    if not others:
+        return _devices(told, snapshot)
+    words = (
+        f"not known for the other {others}"
+        if told
+        else f"when {devices_text(others)} will be free is not known"
+    )
+    return [*_devices(told, snapshot), ((f" {words}", "dim"),)]
+
+
+def _devices(occupied: Sequence[Occupied], snapshot: Snapshot, width: int = 0) -> list[Line]:
     """The devices that are not free below their heading; with the commands where the `width` has room."""
-    if not found.occupied:
+    if not occupied:
         return []
     columns = occupied_columns(snapshot)
-    rows = table_lines(columns, found.occupied, heading=True)
+    rows = table_lines(columns, occupied, heading=True)
     if width - min(width_of(row[:-1]) for row in rows) >= _LEAST_COMMAND:
         return [clip(row, width) for row in rows]
-    return table_lines(columns[:-1], found.occupied, heading=True)
+    return table_lines(columns[:-1], occupied, heading=True)
 
 
 def headline(found: Outlook, width: int, end: str = "") -> Line:
@@ -132,6 +148,6 @@ def listed(found: Outlook, app_state: AppState, width: int) -> ItemLines:
         told.append((None, ((_NOBODY, "dim"),)))
     if found.occupied:
         told += [(None, ((" ", ""),)), (None, title("when devices will be free", width))]
-        for item, row in enumerate(_devices(found, snapshot, width), len(found.turns) - 1):
+        for item, row in enumerate(_devices(found.occupied, snapshot, width), len(found.turns) - 1):
             told += [(item if item >= len(found.turns) else None, piece) for piece in hanging(row, width)]
     return [clip(line, width) for _, line in told], [item for item, _ in told]
