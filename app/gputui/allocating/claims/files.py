@@ -77,7 +77,8 @@ _UNFINISHED = ".new"
 _MOMENT = 60.0
 """Seconds after which nobody is making it any more; a process that was stopped for so long is refused."""
 
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""How a file is opened, for reading unless another flag says more."""
 _SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO)
 """Errors that say nothing about a file: this process has no descriptor or memory left, or the disk is broken.
 """
@@ -194,14 +195,14 @@ def listed(environ: Environ, keys: Iterable[str] = ()) -> Listing:
                         elif not os.path.lexists(f"{folders.get(facts.st_uid, '')}/{name}"):
                             others[place.folder].append((name, place, facts.st_uid))
                 continue
-            if place.uid != os.geteuid() and not is_unmapped(place.uid):
+            unmapped = is_unmapped(place.uid)
+            if place.uid != os.geteuid() and not unmapped:
                 # (A user whose number is not known here may be anybody.)
                 folders[place.uid] = place.folder
             # (In a container, all users without a number there are one person, except those whose folders
             # root has made.)
-            alone = place.alone and is_unmapped(place.uid)
-            who = place.folder if alone else persons.of(place.uid)
-            read[who] += not is_unmapped(place.uid)
+            who = place.folder if place.alone and unmapped else persons.of(place.uid)
+            read[who] += not unmapped
             if read[who] > _MOST_FOLDERS:
                 place.told.append(f"some claims are ignored: too many folders of one person: {place.folder}")
                 continue
@@ -278,16 +279,9 @@ def held_file(path: str, start: int = 0, length: int = 0) -> Held | None:
 
     Raises UntrustedFileError, and OSError where we have no descriptor left.
     """
-    name = path.rpartition("/")[2]
+    name, descriptor = path.rpartition("/")[2], -1
     try:
-        descriptor = os.open(path, _OPEN)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        if error.errno in _SHORT:
-            raise
-        raise UntrustedFileError(f"{name}: {error.strerror}") from None
-    try:
+        descriptor = os.open(path, OPEN)
         facts = os.fstat(descriptor)
         distrust = _distrust(facts)
         if distrust:
@@ -296,10 +290,15 @@ def held_file(path: str, start: int = 0, length: int = 0) -> Held | None:
         if taken is None:
             return None
         data = os.read(descriptor, _MAX_BYTES + 1)
+    except FileNotFoundError:
+        return None
     except OSError as error:
+        if error.errno in _SHORT:
+            raise
         raise UntrustedFileError(f"{name}: {error.strerror}") from None
     finally:
-        os.close(descriptor)
+        if descriptor >= 0:
+            os.close(descriptor)
     import json
 
     document = None
@@ -315,9 +314,9 @@ def _distrust(found: os.stat_result) -> str | None:
     """Return why a file is not trusted, None if it is."""
     if not stat.S_ISREG(found.st_mode):
         return "not a regular file"
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if found.st_mode & 0o022:
         return "writable by users other than its owner"
-    if not found.st_mode & stat.S_IROTH:
+    if not found.st_mode & 0o004:
         return "not readable by all users"
     return None
 
@@ -330,7 +329,7 @@ def create_locked(folder: Path, name: str, data: bytes, start: int, length: int)
     """
     new = f".{os.urandom(12).hex()}{_UNFINISHED}"
     descriptor = -1
-    place = os.open(folder, _OPEN | os.O_DIRECTORY)
+    place = os.open(folder, OPEN | os.O_DIRECTORY)
     try:
         descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=place)
         if os.write(descriptor, data) < len(data):

@@ -147,14 +147,14 @@ def places(environ: Environ, problems: Problems) -> Iterator[Place]:
             with os.scandir(folder) as entries:
                 for entry in () if full else entries:
                     a_users = folder == there and (closed or entry.name.startswith(_BEGINNING))
-                    files, ours = files + (not closed), ours + (a_users and not closed)
-                    full = files > MAX_FILES or ours > MAX_NAMES
+                    files, ours = files + 1, ours + a_users
+                    full = not closed and (files > MAX_FILES or ours > MAX_NAMES)
                     if full:
                         break
-                    if not closed and entry.name.endswith((RECORD, TICKET)):
-                        records.append(entry.name)
-                    elif a_users and (place := _place(entry.path, problems, closed)):
+                    if a_users and (place := _place(entry.path, problems, closed)):
                         yield place
+                    elif not closed and entry.name.endswith((RECORD, TICKET)):
+                        records.append(entry.name)
         except OSError as error:
             problems.missing.append(f"claims cannot be read: {folder}: {error.strerror}")
         if full or len(records) > MAX_NAMES:
@@ -173,7 +173,7 @@ def _place(folder: str, problems: Problems, closed: bool) -> Place | None:
         problems.missing.append(f"the claims in {folder} cannot be seen: it is not mounted here")
         return None
     why = ""
-    if facts.st_mode & 0o022 or facts.st_mode & 0o005 != 0o005:
+    if facts.st_mode & 0o027 != 0o005:
         why = f"its mode is {facts.st_mode & 0o7777:o}, not 755"
     elif facts.st_size > MAX_BYTES:
         why = f"the folder itself takes {facts.st_size >> 10} KiB"
@@ -208,9 +208,9 @@ def own_place(environ: Environ) -> Path:
         _make(Path(named), 0o1777)
     problems = Problems([], [])
     there, closed = base(environ)
-    own = (place.folder for place in places(environ, problems) if place.uid == os.geteuid())
-    if (found := min(own, default=None)) is not None:
-        return Path(found)
+    own = sorted(place.folder for place in places(environ, problems) if place.uid == os.geteuid())
+    if own:
+        return Path(own[0])
     problems.refuse_if_missing()
     if closed:
         raise UnsafeError(

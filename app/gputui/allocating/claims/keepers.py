@@ -29,32 +29,20 @@ def keepers(claims: Sequence[Claim]) -> dict[Claim, tuple[Keeper, ...]]:
 
     A claim whose command still has it is left out, and so is one whose command is in another pid namespace.
     """
-    ended: dict[Claim, File] = {}
+    ended, files = dict[Claim, File](), dict[File, str]()
     for claim in claims:
         with contextlib.suppress(OSError):
             if claim.record is not None and claim.pid is not None:
                 file = file_of(os.lstat(claim.record))
                 if not _has(claim.pid, {file: claim.record}):
-                    ended[claim] = file
-    if not ended:
-        return {}
-    found = holders({file: claim.record or "" for claim, file in ended.items()})
+                    ended[claim], files[file] = file, claim.record
+    found = sorted(holders(files).items()) if files else []
     return {
-        claim: tuple(
-            Keeper(pid, name)
-            for pid, held in sorted(found.items())
-            if file in held and (name := name_of(pid))
-        )
+        claim: tuple(Keeper(pid, name) for pid, held in found if file in held and (name := name_of(pid)))
         for claim, file in ended.items()
     }
 
 
 def _has(pid: int, record: Mapping[File, str]) -> bool:
     """Whether the process that a claim names still has it; where we may not see that, whether it exists."""
-    if locked_by(pid, record):
-        return True
-    try:
-        os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208
-    except OSError:
-        return exists(pid)
-    return False
+    return bool(locked_by(pid, record)) or (not os.access(f"/proc/{pid}/fd", os.R_OK) and exists(pid))

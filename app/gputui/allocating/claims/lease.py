@@ -38,7 +38,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from gputui.allocating.claims.files import MAX_COMMAND, create_locked, listed, new_token
+from gputui.allocating.claims.files import MAX_COMMAND, OPEN, create_locked, listed, new_token
 from gputui.allocating.claims.folder import REMEDY, older_folder, own_place
 from gputui.allocating.claims.own_lease import NO_LEASE, OwnLease, own_lease
 from gputui.allocating.claims.read import ANNOUNCED, HELD, Record, range_of, records, remove_ended
@@ -86,7 +86,7 @@ class _Made(NamedTuple):
     descriptor: int
     key: str
     about: dict[str, object]
-    path: Path
+    path: str
 
 
 @dataclass
@@ -107,14 +107,12 @@ class Lease:
     @property
     def records(self) -> tuple[str, ...]:
         """The paths of the records that tell others who holds the devices."""
-        return tuple(str(made.path) for made in self._records)
+        return tuple(made.path for made in self._records)
 
-    def belongs_to(
-        self, pid: int, job: str, supervisor: int | None = None, others: Sequence[int] = ()
-    ) -> None:
+    def belongs_to(self, pid: int, job: str, *others: int | None) -> None:
         """Write into the records that the devices belong to this job, whose command has this pid; `others`
-        are the processes of jobs that share them."""
-        roots = _roots(pid, *((supervisor,) if supervisor else ()), *others)
+        are its supervisor, and the processes of jobs that share them."""
+        roots = _roots(pid, *filter(None, others))
         for made in self._records:
             data = json.dumps({**made.about, "pid": pid, "job": job, "roots": roots}).encode()
             # (The job is already running, and the content of the record is only for people.)
@@ -126,26 +124,20 @@ class Lease:
     def passed_on(self) -> list[int]:
         """The descriptors that the job inherits. A step also inherits the locks of the lease around it on its
         devices: they stay locked as long as the step lives, even if the command of that lease ends first."""
-        return [
-            *self.descriptors,
-            *(number for number, key in self.within.locks.items() if key in self.keys),
-        ]
+        return self.descriptors + [number for number, key in self.within.locks.items() if key in self.keys]
 
     def inherit(self) -> None:
         """Keep the descriptors open when this process executes the job's command.
 
         A step does not get the descriptors that hold the other devices of the lease around it.
         """
-        passed_on = self.passed_on
-        for descriptor in self.within.descriptors:
-            os.set_inheritable(descriptor, descriptor in passed_on)
-        for descriptor in passed_on:
-            os.set_inheritable(descriptor, True)
+        for descriptor in (*self.within.descriptors, *self.descriptors):
+            os.set_inheritable(descriptor, descriptor in self.passed_on)
 
     @property
-    def files(self) -> frozenset[File]:
+    def files(self) -> set[File]:
         """The records."""
-        return frozenset(file_of(os.fstat(made.descriptor)) for made in self._records)
+        return {file_of(os.fstat(made.descriptor)) for made in self._records}
 
     def withdraw(self) -> None:
         """Close and remove the records: the devices are free unless another process has inherited them."""
@@ -153,7 +145,7 @@ class Lease:
             self.descriptors.remove(made.descriptor)
             with contextlib.suppress(OSError):
                 os.close(made.descriptor)
-            remove_ended(str(made.path))
+            remove_ended(made.path)
         self._records = []
 
     def release(self) -> None:
@@ -191,13 +183,8 @@ def take(
         lease.within = own_lease(environ)
         for folder in folders:
             _lock_folder(folder, lease)
-        _take(
-            with_uuid,
-            folders,
-            lease,
-            environ,
-            {"command": command[:MAX_COMMAND], "job": job, "until": until, "client": client},
-        )
+        told = {"command": command[:MAX_COMMAND], "job": job, "until": until, "client": client}
+        _take(with_uuid, folders, lease, environ, told)
     except (TakenError, UnsafeError):
         lease.release()
         raise
@@ -222,17 +209,16 @@ def _take(
     token, until = new_token(), time.monotonic() + _PATIENCE
     while True:
         others = _others(keys, lease, environ)
-        for other in others:
-            if other.held:
-                raise TakenError(other.claim.key, other.claim)
         if not others:
             if lease.records:
                 break
             for key in keys:
                 _announce(folders, key, token, lease, told)
             continue
-        if time.monotonic() >= until:
-            raise TakenError(others[0].claim.key, others[0].claim)
+        # Those that hold a device first.
+        first = min(others, key=lambda other: not other.held)
+        if first.held or time.monotonic() >= until:
+            raise TakenError(first.claim.key, first.claim)
         if min(other.token for other in others) < token:
             lease.withdraw()
         time.sleep(_PAUSE)
@@ -261,7 +247,7 @@ def _lock_folder(folder: Path, lease: Lease) -> None:
     """Take a shared lock on the folder: systemd-tmpfiles leaves locked folders alone when it cleans /tmp
     (tmpfiles.d(5))."""
     with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(folder, OPEN | os.O_DIRECTORY)
         lease.descriptors.append(move_to_high_number(descriptor))
         fcntl.flock(lease.descriptors[-1], fcntl.LOCK_SH | fcntl.LOCK_NB)
 
@@ -283,11 +269,11 @@ def _announce(
         "roots": _roots(os.getpid()),
     }
     for folder in folders:
-        new = create_locked(folder, name, json.dumps(about).encode(), range_of(key), ANNOUNCED)
-        descriptor = move_to_high_number(new)
+        data = json.dumps(about).encode()
+        descriptor = move_to_high_number(create_locked(folder, name, data, range_of(key), ANNOUNCED))
         lease.descriptors.append(descriptor)
         # (Absolute, because the working directory may change before the record is removed.)
-        lease._records.append(_Made(descriptor, key, about, (folder / name).absolute()))
+        lease._records.append(_Made(descriptor, key, about, str((folder / name).absolute())))
 
 
 def _roots(*pids: int) -> list[tuple[int, int]]:

@@ -15,12 +15,13 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputui.allocating.claims.files import (
     MAX_COMMAND,
     NAME,
+    OPEN,
     Found,
     Listing,
     UntrustedFileError,
@@ -84,11 +85,18 @@ def claims(
     Claims that this very process has taken, and that no command has inherited yet, are left out.
     """
     names = names or listed(environ, keys or ())
-    alive, (missing, ignored) = list(records(names, keys)), names.problems
+    alive = sorted(records(names, keys), key=lambda each: (not each.held, each.token))
+    missing, ignored = names.problems
     # (Files that this process does not pass on: inheritable ones belong to a job.)
     ours = {*open_files(inheritable=False).values()} if alive else ()
+    # Of those that look for others, the first may get the device and step, unless somebody holds it.
+    first = {(each.claim.key, each.claim.step): each for each in reversed(alive)}
     # (Some exist in both formats.)
-    settled = {(each.token, each.claim): each.claim for each in _settled(alive) if each.file not in ours}
+    settled = {
+        (each.token, each.claim): each.claim
+        for each in alive
+        if (each.held or each is first[each.claim.key, each.claim.step]) and each.file not in ours
+    }
     in_order = sorted(settled.values(), key=lambda each: (each.key, each.step, each.since or 0.0))
     more = len(ignored) - _MAX_PROBLEMS
     others = (f"{more} more claims are ignored",) if more > 0 else ()
@@ -100,14 +108,14 @@ def records(names: Listing, keys: Collection[str] | None = None) -> Iterator[Rec
     added to those of the listing, which is for these devices.
 
     Our own records are returned for each format, and so are those of a user who has another number here. A
-    record that is not opened counts as alive; without `keys` it cannot be named.
+    record that is not opened counts as alive, if it is of a device that the listing is for.
     """
-    late = dict[str, int]()
+    unopened = {**names.unread}
     for each, opened in in_time(names.records):
         if keys is not None and each.key not in keys and each.uid != os.geteuid():
             continue
         if not opened:
-            late[each.key] = each.uid
+            unopened[each.key] = each.uid
             continue
         try:
             if record := _alive(each):
@@ -116,22 +124,11 @@ def records(names: Listing, keys: Collection[str] | None = None) -> Iterator[Rec
             names.problems.ignored.append(f"a claim is ignored: {error}")
         except OSError as error:
             names.problems.missing.append(f"a claim cannot be read: {each.path}: {error.strerror}")
-    for key in (late if keys is None else keys) if late or names.unread else ():
-        if (uid := late.get(key, names.unread.get(key))) is not None:
+    for key, uid in unopened.items():
+        if key is not None:
             from gputui.inventory.claim import Claim
 
             yield Record(Claim(key, user_name(uid)), (0, 0), True, "")
-
-
-def _settled(alive: Sequence[Record]) -> Iterator[Record]:
-    """Return, for each device and step, those that hold it; or else, of those that look, the first, which may
-    get it."""
-    shown = set[tuple[str, int]]()
-    for record in sorted(alive, key=lambda each: (not each.held, each.token)):
-        place = record.claim.key, record.claim.step
-        if record.held or place not in shown:
-            shown.add(place)
-            yield record
 
 
 def open_files(inheritable: bool) -> dict[int, File]:
@@ -182,7 +179,7 @@ def remove_ended(path: str) -> bool:
     link to our own folder in the place of the folder of format 1, where a record of this name is alive.
     """
     with contextlib.suppress(OSError):
-        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDWR | OPEN)
         try:
             facts = os.fstat(descriptor)
             ours = facts.st_uid == os.geteuid() and stat.S_ISREG(facts.st_mode)

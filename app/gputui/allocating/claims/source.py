@@ -58,8 +58,6 @@ class WithClaims:
 
             snapshot = replace(snapshot, waiters=waiters(self._environ, names.tickets, snapshot.by_key))
         claimed = self._marked
-        if not claimed and not odd:
-            return snapshot
         if found and Want.CLAIM_PROCESSES in want:
             if self._processes is None:
                 from gputui.allocating.claims.processes import ClaimProcesses

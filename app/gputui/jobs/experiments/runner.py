@@ -457,7 +457,7 @@ class Runner:
         others = [job.supervisor.pid for job in jobs if job.supervisor is not None and job is not last]
         if last.command is not None:
             supervisor = last.supervisor.pid if last.supervisor is not None else None
-            held.lease.belongs_to(last.command.pid, last.id, supervisor, others)
+            held.lease.belongs_to(last.command.pid, last.id, supervisor, *others)
 
     # While runs are in progress
 
