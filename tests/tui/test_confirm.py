@@ -356,6 +356,7 @@ async def test_a_question_leaves_the_box_in_view(
         await s.settle()
         question, selection = s.app.screen.query_one(Vertical), s.main.query_one("#selection")
         assert question.region.y >= selection.region.bottom and question.region.bottom == size[1] - 1
+        assert s.app.screen.styles.background.is_transparent, "no colour of 16 could be mixed with the box"
 
 
 async def test_those_in_the_line_of_a_demo_are_asked_about_and_w_is_offered(

@@ -124,7 +124,6 @@ class LaunchController:
             options = self._app_state.options
             line = command_line(options.additions, options.command)
         self._view.open(command_input(line, what), self._edited)
-        self._view.open(command_input(line, what), self._edited)
 
     def _edited(self, line: str | None) -> None:
         if line is None:
