@@ -353,6 +353,7 @@ def test_a_command_that_we_may_not_see_has_not_ended(tmp_path: Path, monkeypatch
         raise FileNotFoundError
 
     monkeypatch.setattr(os, "listdir", hidden)
+    monkeypatch.setattr(os, "access", lambda *_: False)
     (tmp_path / "record").touch()
     claim = Claim("GPU-1", "ana", pid=os.getppid(), record=str(tmp_path / "record"))
     assert keepers([claim]) == {}
