@@ -13,6 +13,8 @@ from gputui.tui.views.text import Line
 _LOAD = "load"
 """The style of all charts: it is that of no state. The headings and the axes tell the charts apart."""
 _STEPS = " ▁▂▃▄▅▆▇█"
+_EDGES = " ▁▁▁───▔▔"
+"""The same levels as a line without a body."""
 
 _TICKS = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600)
 """Seconds from one mark of the axis to the next."""
@@ -27,14 +29,17 @@ def chart(
     full: float,
     cursor: float | None,
     close: bool = False,
+    averaged: int = 0,
 ) -> list[Line]:
-    """A chart of these means in `tall` lines from 0 to `full`, the newest column at the right. Where another
-    chart is directly above (`close`), an eighth of a line stays free between them."""
+    """A chart of these values in `tall` lines from 0 to `full`, the newest column at the right. Where another
+    chart is directly above (`close`), an eighth of a line stays free between them. The first `averaged`
+    columns are a line without a body: what was measured within that time is not known."""
     levels = _levels(means, tall * 8 - close, full)
     marked = _marked(span, cursor)
     rows: list[Line] = []
     for line in reversed(range(tall)):
-        text = "".join(map(_steps(line, tall).__getitem__, levels))
+        text = "".join(map(_edges(line, tall).__getitem__, levels[:averaged]))
+        text += "".join(map(_steps(line, tall).__getitem__, levels[averaged:]))
         if 0 <= marked < span.columns:
             here = text[marked] if text[marked] != " " else "│"
             rows.append(((text[:marked], _LOAD), (here, "cursor"), (text[marked + 1 :], _LOAD)))
@@ -50,6 +55,7 @@ def outlined(
     tall: int,
     full: float,
     cursor: float | None,
+    averaged: int = 0,
 ) -> list[Line]:
     """Draw as `chart` does, with a bright edge over a dim body, dotted lines at 50 and 100 %, and a dim mark
     at the highest value (`peaks`) of a column where that is well above its mean."""
@@ -60,10 +66,10 @@ def outlined(
     def cell(line: int, place: int, level: int, peak: int) -> tuple[str, str]:
         top = (level - 1) // 8
         text, style = " ", ""
-        if level and line < top:
+        if level and line < top and place >= averaged:
             text, style = "█", "rest"
         elif level and line == top:
-            text, style = _steps(line, tall)[level], _LOAD
+            text, style = (_steps if place >= averaged else _edges)(line, tall)[level], _LOAD
         elif level and peak > level + 8 and line == (peak - 1) // 8:
             text, style = "─", "dim"
         elif level and line in dotted:
@@ -101,6 +107,14 @@ def half_line(tall: int) -> int | None:
 def _steps(line: int, tall: int) -> tuple[str, ...]:
     """The part of a column in the line `line`, counted from below, for each level in eighths of a line."""
     return tuple(_STEPS[min(8, max(0, level - line * 8))] for level in range(tall * 8 + 1))
+
+
+@cache
+def _edges(line: int, tall: int) -> tuple[str, ...]:
+    """The same of a line without a body."""
+    return tuple(
+        _EDGES[level - line * 8 if line * 8 < level <= line * 8 + 8 else 0] for level in range(tall * 8 + 1)
+    )
 
 
 # The axis

@@ -54,6 +54,8 @@ _LEAST_OUTLINED = 4
 _MARKED = 6
 """The height in lines from which the page has a line for the mark of the cursor."""
 
+MEANS = ", ─ means of minutes"
+"""What the lines are that a file's minutes are drawn as."""
 _NO_LIMIT = "no limit"
 """The label of a chart whose 100 % is unknown: its top is a round number."""
 
@@ -78,12 +80,14 @@ class Frame:
     span     the time that the columns show
     devices  the key of the device that each line shows, "" for a line without a device
     metrics  the metrics that the charts show
+    averaged whether a part of them, drawn as a line, shows means of minutes
     """
 
     lefts: tuple[int, ...]
     span: TimeSpan
     devices: tuple[str, ...]
     metrics: tuple[Metric, ...] = METRICS
+    averaged: bool = False
 
     @property
     def shown(self) -> frozenset[str]:
@@ -131,7 +135,8 @@ def timelines_pane(app_state: AppState, width: int, height: int, zoom: int = USU
     )
     missing = len(devices) - len(frame.shown) if frame else 0
     more = f"{missing} more {key_of('timelines', app_state.screen.keymap)}" if missing > 0 else ""
-    return [title("timelines", width, more, filter_in_title(app_state), f"last {zoom_name(zoom)}"), *lines]
+    past = f"last {zoom_name(zoom)}{MEANS if frame and frame.averaged else ''}"
+    return [title("timelines", width, more, filter_in_title(app_state), past), *lines]
 
 
 def charted(app_state: AppState, metric: Metric | None = None) -> list[Device]:
@@ -186,7 +191,7 @@ def charts_of(
     found = charts.lines(devices[first:])
     lines = [line if line == _BLANK else padded(line, width) for line, _ in found]
     shown = tuple(key for _, key in found[: -len(charts.feet)])
-    return lines, Frame(charts.lefts, charts.span, shown, charts.shown)
+    return lines, Frame(charts.lefts, charts.span, shown, charts.shown, charts.averaged)
 
 
 class _Charts:
@@ -228,6 +233,8 @@ class _Charts:
         self.lefts = tuple(left + place * (columns + self._figure + 2) for place in range(beside))
         """Cells before each of the charts side by side."""
         marked = page and height >= _MARKED
+        self.averaged = False
+        """Whether lines show means of minutes, once they are drawn."""
         self.feet = [axis(self.span), *([mark(self.span, cursor)] if marked else [])]
         """The axis, and the line for the mark of the cursor."""
         rows = 1 if beside > 1 else len(metrics)
@@ -342,11 +349,14 @@ class _Charts:
             # Of a lost device, a mean of the past would look like a present value.
             lost = "lost" if _is_lost(app_state, device) else ""
             figures = [""] * (tall - 1) + [now or lost or _amount(metric, of_span[_SUMMARIES[metric]])]
-        full = self._full(device, metric)
+        full, averaged = self._full(device, metric), timelines.averaged(device.key, metric, span)
+        self.averaged |= any(value == value for value in means[:averaged])
         if self._outlined:
-            lines = outlined(means, peaks, span, tall, full, self._cursor)
+            lines = outlined(means, peaks, span, tall, full, self._cursor, averaged)
         else:
-            lines = chart(means, span, tall, full, self._cursor, close=not self._gap)
+            # The figure and the bars agree.
+            values = peaks if highest else means
+            lines = chart(values, span, tall, full, self._cursor, not self._gap, averaged)
         return [
             (*line, (fit(figure, self._figure, right=True), "dim" if self._one and place else ""))
             for place, (line, figure) in enumerate(zip(lines, figures, strict=True))
