@@ -546,4 +546,5 @@ def test_a_device_is_free_since_our_own_job_has_left_it_even_if_no_reading_saw_t
     )
     there = replace(box(gpu(0), gpu(1)), jobs=(queued, left))
     state = replace(AppState({}).with_snapshot(there), timelines=Timelines(store, NOW))
-    assert [round(state.seconds_in_state(gpu(n).key)) for n in (0, 1)] == [25, 600]
+    assert state.seconds_in_state(gpu(0).key) == 25
+    assert state.seconds_in_state(gpu(1).key) >= 600, "a job that waited had no device"

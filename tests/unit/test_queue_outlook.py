@@ -149,7 +149,7 @@ def test_a_claim_by_another_user_than_the_one_who_runs_is_named() -> None:
 
 def test_a_claimed_device_is_free_when_its_job_ends_whether_or_not_the_job_uses_it() -> None:
     young = Claim(KEYS[0], "me", NOW - 20, job="f2z5", own=True)
-    assert occupied(replace(box(FOUR[0]), claims=(young,)))[0][2][2] == "when job f2z5 ends, not in use yet"
+    assert occupied(replace(box(FOUR[0]), claims=(young,)))[0][2][2] == "when job f2z5 ends"
     used = replace(box(busy(FOUR[0])), claims=(Claim(KEYS[0], "mira", NOW - 20, job="m6u5"),))
     assert occupied(used)[0][2][2] == "when job m6u5 ends"
 

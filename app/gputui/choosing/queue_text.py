@@ -153,11 +153,9 @@ def _again(each: Occupied, now: float) -> str:
         ends += " at the latest"
     elif claim is not None and claim.user == each.user and not asked:
         ends = f"when {f'job {printable(claim.job)}' if claim.job else 'its command'} ends"
-    if each.verdict.state == "claimed" and each.device.processes == ():
-        # (Its job may run all the same, on the CPU.)
-        use = f"not in use{'' if each.hoarded else ' yet'}"
-    elif each.hoarded:
-        use = unused_text(each.unused or 0.0, True)
+    if each.hoarded:
+        # (The job of a claim may run all the same, on the CPU.)
+        use = "not in use" if each.device.processes == () else unused_text(each.unused or 0.0, True)
     elif each.user is None:
         use = state_and_brief(each.verdict, now)
     if asked:
