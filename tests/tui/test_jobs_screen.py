@@ -626,8 +626,8 @@ async def test_a_job_that_waited_and_starts_is_told_with_its_devices(desk: Desk)
         ({"state": "ended", "status": None}, "ended, status unknown, after 1h02m"),
         ({"state": "done", "status": 0}, "ended with status 0 after 1h02m"),
         ({"state": "failed", "status": 124}, "ended with status 124 after 1h02m"),
-        ({"state": "failed", "status": 124, "waits": 1}, "gave up after waiting 1h02m"),
-        ({"state": "stopped", "signal": 15, "waits": 1}, "was stopped after waiting 1h02m"),
+        ({"state": "failed", "status": 124, "waits": 1}, "gave up after waiting 2h"),
+        ({"state": "stopped", "signal": 15, "waits": 1}, "was stopped after waiting 2h"),
     ],
 )
 def test_how_a_job_ended_in_words(facts: dict[str, object], words: str) -> None:

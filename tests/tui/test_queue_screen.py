@@ -148,7 +148,7 @@ async def test_a_panel_is_there_while_somebody_waits_or_holds_a_claim() -> None:
             panel = queue_panel(s.main.app_state, width, 3)
             words = ["".join(text for text, _ in line) for line in panel]
             assert "nobody in line" in words[0] and "FREE AGAIN" in words[1]
-            assert "nothing runs on it: ask lee" in words[2]
+            assert "not in use: ask lee" in words[2]
         assert len(panel) == lines_of_panel(s.main.app_state, 60)[0] == 3
         show(s, *(waiter(n, f"user{n}") for n in range(30)))
         words = ["".join(text for text, _ in line) for line in queue_panel(s.main.app_state, 60, 6)]

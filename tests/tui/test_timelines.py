@@ -14,6 +14,7 @@ import pytest
 
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.snapshot import HostLoad, Snapshot
+from gputui.timeline import ring_file
 from gputui.timeline.store import Metric, Span, Store
 from gputui.tui.app_state import AppState
 from gputui.tui.screens.timelines import TimelinesScreen
@@ -200,6 +201,28 @@ def test_the_highest_figure_is_of_one_reading_and_the_lowest_of_a_columns_mean()
     }
     assert told["max"] == 100
     assert told["mean"] == pytest.approx(10, abs=3) and told["min"] <= told["mean"]
+
+
+def test_the_bars_of_memory_reach_their_maximum_and_minutes_from_a_file_have_no_body() -> None:
+    older, store, state = Store(), Store(), AppState({})
+    for second in range(-240, -60):
+        used = 70 * GIB if second % 60 == 0 else 0
+        device = gpu(0, utilization=60 * (second // 6 % 2), memory_used=used)
+        older.add(NOW + second, [device])
+    minute = int(NOW // 60)
+    store.adopt(ring_file.read(ring_file.whole(older, [gpu(0).key], minute), minute))
+    snapshot = box(gpu(0), gpu(1))
+    state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
+    assert "means of minutes" in "".join(_texts(timelines_pane(state, 80, 8)))
+    for metric in ("utilization", "memory"):
+        lines, frame = charts_of(state, 80, 9, 300, metric)  # type: ignore[arg-type]
+        assert frame is not None and frame.averaged
+        rows = _texts(lines)[: frame.devices.index(gpu(1).key)]
+        bars = "".join(rows)[frame.lefts[0] :]
+        assert not set("▂▃▄▅▆▇█") & set(bars) and set("─▔") & set(bars), metric
+        if metric == "memory":
+            assert "70.0G" in rows[-1] or "70.0G" in bars
+            assert set("─▔") & set(rows[0]), "of 80 GiB, 70 are near the top"
 
 
 def test_the_highest_of_a_column_is_a_shade_above_its_mean_without_a_gap() -> None:

@@ -169,7 +169,7 @@ def test_the_time_in_line_is_none_of_the_time_that_a_job_ran(desk: Desk) -> None
 def test_the_time_in_line_is_told_with_the_state_and_a_job_that_never_began_has_not_run(
     facts: dict[str, Any], state: list[str]
 ) -> None:
-    job = Job("c3x5", created=1000.0, argv=("x",), waits=1, **facts)
+    job = Job(id="c3x5", created=1000.0, argv=("x",), waits=1, **facts)
     for names in ("id state ran", "id outcome ran"):
         _, row = printed(job_columns(names, 1060.0), [job])
         told = row.split()

@@ -30,6 +30,8 @@ from gputui.inventory.waiter import Waiter
 _MOST_LABELS = 6
 _MOST_USER = 12
 """The most cells of a user name on the screen."""
+_LATE = 60.0
+"""Seconds of free devices after which a request should have started: longer than the window, and a look."""
 SILENT = "has lost its place: it is stopped, or its driver does not answer"
 """The text for a waiting request that has given no sign of life for too long."""
 
@@ -119,8 +121,11 @@ def blocking_reason(turn: Turn, snapshot: Snapshot) -> str:
         return f"only {could} of the devices here {'matches' if could == 1 else 'match'}: it can never start"
     missing = waiter.count - len(turn.free)
     free = f"{gpus([*map(snapshot.label, turn.free)])} free"
-    if missing <= 0:
+    if missing <= 0 and turn.ready < _LATE:
         return f"{free}, starts soon"
+    if missing <= 0:
+        says = f": gputui jobs log {printable(waiter.job)} says why" if waiter.ours and waiter.job else ""
+        return f"{free} for {duration(turn.ready)}, not started: its own rules may ask for more{says}"
     lacking = f"; {refusals(turn.lacking, snapshot)}" if turn.lacking else ""
     if turn.free:
         return f"{free}, needs {missing} more{lacking}"
@@ -142,18 +147,23 @@ def free_again(each: Occupied, now: float) -> str:
         return f"in {duration(each.free_in)}"
     if claim is not None and claim.ended:
         return "its command has ended, but a process it started keeps the claim"
+    asked = each.hoarded and each.user is not None and not each.own
     ends, use = in_time(each.until, now), ""
-    if each.verdict.state == "claimed" and each.device.processes == ():
-        use = "nothing runs on it"
-    elif each.hoarded:
-        use = unused_text(each.unused or 0.0, True)
+    if ends:
+        ends += " at the latest"
+    elif claim is not None and claim.user == each.user and not asked:
+        ends = f"when {f'job {printable(claim.job)}' if claim.job else 'its command'} ends"
+    if each.hoarded:
+        # (The job of a claim may run all the same, on the CPU.)
+        use = "not in use" if each.device.processes == () else unused_text(each.unused or 0.0, True)
     elif each.user is None:
         use = state_and_brief(each.verdict, now)
-    if each.hoarded and each.user is not None and not each.own:
-        use += f": ask {printable(each.user)}"
+    if asked:
+        use += f": ask {printable(each.user or '')}"
     if claim is not None and claim.user != each.user:
+        ends = ends or "not known"
         use += f"{', ' * bool(use)}claimed by {person(claim.user, claim.own)}"
-    return ", ".join(filter(None, (ends and f"{ends} at the latest", use)))
+    return ", ".join(filter(None, (ends, use))) or "not known"
 
 
 def _command(each: Occupied) -> str:

@@ -275,7 +275,8 @@ class AppState:
         # The first frame needs no outlook, and its search for sets of devices takes 4 ms to import.
         from gputui.choosing.queue_outlook import outlook
 
-        return outlook(self.box, self.verdicts, self.idle, self.rules.idle)
+        free = {key: self.seconds_in_state(key) for key, verdict in self.verdicts.items() if verdict.free}
+        return outlook(self.box, self.verdicts, self.idle, self.rules.idle, free)
 
     @cached_property
     def idle(self) -> Mapping[str, float]:
@@ -351,7 +352,7 @@ class AppState:
             return seconds
         unused = self.timelines.unused_since(key, since, self.rules.utilization, self.rules.memory)
         left = [job.ended or 0.0 for job in self.box.jobs if job.over and key in job.keys]
-        return now - min(now, max(unused, *left))
+        return now - min(now, max([unused, *left]))
 
     def own_job_on(self, key: str, shared: bool = False) -> Job | None:
         """The user's own job that has the device, where the verdict has nothing else to report about it, or
