@@ -169,7 +169,7 @@ def test_on_a_shared_box_run_takes_what_is_free_and_says_what_is_not(
     )  # fmt: skip
     assert (short.returncode, short.stdout) == (4, "")
     refusal, *reasons, remedy = lines_of(short.stderr)
-    assert "6 devices" in refusal and "3 of 8" in refusal and len(reasons) == 5 and "--wait" in remedy
+    assert "6 GPUs" in refusal and "3 of 8" in refusal and len(reasons) == 5 and "--wait" in remedy
     assert "GPU 0  busy: " in reasons[0] and "GPU 2  held: 22.4G " in reasons[2]
 
 

@@ -90,7 +90,7 @@ async def test_boxes_fold_and_say_what_is_free_and_what_is_wrong() -> None:
         await s.press()
         page.draw()
         lines = texts(s)
-        assert "1 device free on 1 of 3 nodes" in lines[0]
+        assert "1 GPU free on 1 of 3 nodes" in lines[0]
         assert "1 of 2 free" in lines[1]
         # A box that is not live shows why and since when.
         assert f"dead: connection refused, since {clock(DEAD)}" in lines[2]

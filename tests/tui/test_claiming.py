@@ -251,7 +251,7 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
         await s.press("4", "@detach")
         assert s.main.launch.pending is not None and s.main.launch.pending.allocation.lease is None
         await s.press("w")
-        assert "You would be 2nd in line, after ana (4 devices)" in prompted(s)
+        assert "You would be 2nd in line, after ana (4 GPUs)" in prompted(s)
         await s.press("enter")
         assert s.app.screen is s.main and all_jobs(environ) == []
         assert "demo: shared" in s.main.message
@@ -265,7 +265,7 @@ async def test_w_takes_a_number_in_place_of_what_is_selected(desk: Desk, environ
         await s.press("4", "5", "w")
         assert isinstance(s.app.screen, LineScreen) and "in the background" in s.app.screen.prompt
         await s.press("4", "space", *"tp=2")
-        assert "any 4 devices" in prompted(s)
+        assert "any 4 GPUs" in prompted(s)
         await s.press("enter")
         await s.until(lambda: "first in line" in s.main.message)
         (job,) = all_jobs(desk.environ)
@@ -285,7 +285,7 @@ async def test_w_and_enter_wait_for_as_many_as_the_command_says_where_nothing_is
     command = (command[0].replace("torchrun", str(tmp_path / "torchrun")), *command[1:])
     async with session(command=command, environ=environ) as s:
         await s.press("@clear", "w")
-        assert ("any device" if count == 1 else "any 2 devices") in prompted(s)
+        assert ("any GPU" if count == 1 else "any 2 GPUs") in prompted(s)
         await s.press("enter")
         await s.until(lambda: "starts when" in s.main.message)
     (job,) = all_jobs(desk.environ)
@@ -298,9 +298,9 @@ async def test_n_for_more_than_are_free_leads_to_the_line_for_as_many(environ: d
         assert prompted(s) == "type a number, or a number with tp=N, pp=N"
         await s.press("4", "enter")
         assert s.app.screen is s.main, "what is typed has taken the place of what was wrong"
-        assert s.main.message == "only 3 of 4 devices are free: w waits in line for 4"
+        assert s.main.message == "only 3 of 4 GPUs are free: w waits in line for 4"
         await s.press("w")
-        assert "for any 4 devices" in prompted(s)
+        assert "for any 4 GPUs" in prompted(s)
 
 
 def prompted(s: Session) -> str:
@@ -323,9 +323,9 @@ async def test_w_and_enter_wait_for_the_selected_devices(desk: Desk, environ: di
 async def test_w_says_which_place_one_would_have(environ: dict[str, str]) -> None:
     async with session(environ=environ) as s:
         await s.press("w")
-        assert "3rd in line, after ana (4 devices), lee (1 device)" in prompted(s)
+        assert "3rd in line, after ana (4 GPUs), lee (1 GPU)" in prompted(s)
         await s.press("3")
-        assert "any 3 devices" in prompted(s)
+        assert "any 3 GPUs" in prompted(s)
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ async def test_w_queues_nothing_that_can_never_be_had(
     typed: str, why: str, desk: Desk, environ: dict[str, str]
 ) -> None:
     rules = Rules(never=("7",) if why == "never" else ())
-    why = "only 7 devices here can be used" if why == "never" else why
+    why = "only 7 GPUs here can be used" if why == "never" else why
     async with session(command=("python", "train.py"), environ=environ, rules=rules) as s:
         await s.press("w", *("space" if sign == " " else sign for sign in typed), "enter")
         assert isinstance(s.app.screen, LineScreen) and why in prompted(s)

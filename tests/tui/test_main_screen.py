@@ -892,7 +892,7 @@ async def test_w_says_that_it_waits_for_the_number_asked_for_and_not_for_the_sel
         assert "w waits in line for 4" in s.main.message
         await s.press("w")
         assert isinstance(s.app.screen, LineScreen)
-        assert "any 4 devices" in s.app.screen.prompt and "selected GPUs 4 and 5" in s.app.screen.prompt
+        assert "any 4 GPUs" in s.app.screen.prompt and "selected GPUs 4 and 5" in s.app.screen.prompt
 
 
 async def test_where_waiting_is_in_vain_yes_is_not_offered() -> None:

@@ -46,7 +46,7 @@ async def test_a_key_does_what_the_kind_at_the_cursor_does() -> None:
         assert line_of(page_of(s)) and "--on gpu1" in " ".join(footer(s))
         await s.press("end")
         await s.press("up", "up", "3")
-        assert "srun" in " ".join(footer(s)) and "3 devices" in footer(s)[0]
+        assert "srun" in " ".join(footer(s)) and "3 GPUs" in footer(s)[0]
         # Slurm selects the devices itself: nothing is selected there, and the selection of the box stays.
         await s.press("b")
         assert "no action" in s.main.message

@@ -392,7 +392,7 @@ async def test_a_command_for_another_number_of_devices_is_noted_on_the_page() ->
         await opened(s)
         assert not any("the command is for" in text for text in texts(s))
         await s.press("right")
-        assert any("for 4 devices (--nproc_per_node 4), and the plan for 5" in text for text in texts(s))
+        assert any("for 4 GPUs (--nproc_per_node 4), and the plan for 5" in text for text in texts(s))
 
 
 async def test_a_command_that_would_be_refused_is_noted_on_the_page() -> None:

@@ -64,7 +64,7 @@ async def to(s: Session, place: str) -> None:
 async def test_places_are_partitions_and_the_types_of_each_node(tmp_path: Path) -> None:
     async with opened(tmp_path) as s:
         shown = "\n".join(texts(s))
-        assert "8 devices free on 1 of 4 nodes" in shown
+        assert "8 GPUs free on 1 of 4 nodes" in shown
         for place in ("any node of small", "any node of big", "a1:a100", "m1:a100", "m1:h100"):
             assert place in shown
         # A node without devices cannot be selected; a drained node shows the reason.

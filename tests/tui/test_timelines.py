@@ -383,7 +383,7 @@ async def test_the_page_zooms_reads_a_moment_and_goes_to_a_device() -> None:
     async with session(source=_WithPast(box(*EIGHT)), size=(100, 30)) as s:
         await s.press("@timelines")
         await s.until(lambda: any(full in text for text in _page(s) for full in ("█" * 10, "▇" * 10)))
-        assert "all devices" in _page(s)[0] and "last 5m" in _page(s)[0]
+        assert "all GPUs" in _page(s)[0] and "last 5m" in _page(s)[0]
         await s.press("plus")
         assert "last 1m" in _page(s)[0]
         await s.press("minus", "minus")
@@ -402,7 +402,7 @@ async def test_escape_closes_the_moment_then_the_one_device_then_the_page() -> N
         await s.press("escape")
         assert "timelines: GPU 1" in _page(s)[0] and " at " not in _page(s)[0]
         await s.press("escape")
-        assert "all devices" in _page(s)[0]
+        assert "all GPUs" in _page(s)[0]
         await s.press("escape")
         assert s.app.screen is s.main
         await s.press("@timelines", "left", "enter", "q")
@@ -414,9 +414,9 @@ async def test_the_page_shows_as_many_devices_as_fit_after_the_terminal_has_grow
         await s.press("@timelines")
         await s.resize(60, 15)
         await s.press(*["j"] * 7)
-        assert "of 8 devices" in _page(s)[0] and any(row.lstrip("▸ ").startswith("7 ") for row in _page(s))
+        assert "of 8 GPUs" in _page(s)[0] and any(row.lstrip("▸ ").startswith("7 ") for row in _page(s))
         await s.resize(130, 40)
-        assert "all devices" in _page(s)[0]
+        assert "all GPUs" in _page(s)[0]
         assert all(any(row.lstrip("▸ ").startswith(f"{n} ") for row in _page(s)) for n in range(8))
 
 
@@ -473,7 +473,7 @@ async def test_the_page_shows_what_its_title_says_with_the_figures_of_now() -> N
         await s.press("@timelines")
         await s.until(lambda: any(full in text for text in _page(s) for full in ("█" * 10, "▇" * 10)))
         head, *rows = _page(s)
-        assert "6 of 8 devices" in head and "utilization, memory, power" in head
+        assert "6 of 8 GPUs" in head and "utilization, memory, power" in head
         of_first = [row for row in rows if row.split()[-1:] in (["97%"], ["66.0G"], ["610W"])][:3]
         assert [row.split()[-1] for row in of_first] == ["97%", "66.0G", "610W"]
         assert "util" in of_first[0] and "mem" in of_first[1] and "power" in of_first[2]
@@ -526,7 +526,7 @@ async def test_a_page_without_a_chart_says_why() -> None:
     parent = gpu(0, mig=True, utilization=None)
     async with session(box(parent, instance(parent), gpu(1)), size=(100, 30)) as s:
         await s.press("@timelines", "tab")
-        assert "1 of 3 devices" in _page(s)[0] and "utilization" in _page(s)[0]
+        assert "1 of 3 GPUs" in _page(s)[0] and "utilization" in _page(s)[0]
         s.main.set_app_state(replace(s.main.app_state, cursor=parent.key))
         await s.press("enter")
         assert any("no utilization (MIG)" in text for text in _page(s))

@@ -90,7 +90,7 @@ def test_logs_of_ranks_go_where_they_are_asked_for() -> None:
 @pytest.mark.parametrize(
     ("words", "count", "said"),
     [
-        ("--num_processes=4", 2, "the command asks for --num_processes=4 on 2 devices"),
+        ("--num_processes=4", 2, "the command asks for --num_processes=4 on 2 GPUs"),
         ("--cpu", 2, "--cpu in the command leaves the selected devices unused"),
         ("--use_fsdp", 0, "the command asks for --use_fsdp, and no device is selected"),
     ],

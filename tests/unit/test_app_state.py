@@ -225,12 +225,12 @@ def test_inherited_devices_are_the_only_ones_to_be_had() -> None:
     assert sorted(selected(state)) == [1, 2]
     unchanged, message = state.select_best(3)
     assert unchanged.selection == state.selection
-    assert message == "only 2 of 3 devices are free in this session"
+    assert message == "only 2 of 3 GPUs are free in this session"
 
 
 def test_who_asks_for_more_than_are_free_is_told_how_many_are_and_the_number_is_kept() -> None:
     state, message = app_state(*FOUR[:2], busy(FOUR[2])).select_best(3)
-    assert (message, state.short_of) == ("only 2 of 3 devices are free", 3)
+    assert (message, state.short_of) == ("only 2 of 3 GPUs are free", 3)
     assert with_selected(state, 0).short_of is None
 
 
@@ -244,7 +244,7 @@ def test_who_asked_for_more_than_are_free_waits_for_that_number_and_not_for_the_
 def test_who_asks_for_a_number_that_no_group_has_is_told_so_and_not_that_none_is_free() -> None:
     gaudi = AppState({}).with_snapshot(at(BOXES["gaudi"], 0.0, NOW))
     state, message = gaudi.select_best(3)
-    assert state.short_of == 3 and message is not None and message.startswith("6 devices are free")
+    assert state.short_of == 3 and message is not None and message.startswith("6 GPUs are free")
 
 
 def test_who_asks_for_more_than_one_vendor_has_is_told_that_it_is_the_vendor() -> None:
@@ -288,7 +288,7 @@ def test_the_launch_line_says_who_waits_for_the_selected_devices() -> None:
     assert with_selected(state, 0).warnings == ()
     assert with_selected(state, 1).warnings == (Queue(line).text(),)
     assert Queue(line).text() == (
-        "1 person is ahead of you in line: ana (1 device); your own job waits ahead (x3f1, 2 devices)"
+        "1 person is ahead of you in line: ana (1 GPU); your own job waits ahead (x3f1, 2 GPUs)"
     )
 
 

@@ -88,7 +88,7 @@ def test_a_wrong_call_is_one_line_and_status_2(call: Call, words: tuple[str, ...
 
 
 def test_a_shortage_is_status_4_and_nothing_is_started(call: Call) -> None:
-    assert "9 devices asked for" in call("check", "--demo", "idle", "-n", "9").refused(4)
+    assert "9 GPUs asked for" in call("check", "--demo", "idle", "-n", "9").refused(4)
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,7 @@ def test_env_of_a_shell_can_use_the_empty_choice_too() -> None:
 def test_a_shortage_is_status_4_with_the_reason_and_nothing_on_stdout(call: Call, record: Record) -> None:
     snapshot = box(busy(gpu(0)), gpu(1), gpu(2, processes=None))
     said = call("pick", "-n", "2", "--from", record(snapshot)).refused(4)
-    assert "2 devices" in said and "1 of 3" in said
+    assert "2 GPUs" in said and "1 of 3" in said
     judged = list(verdicts(snapshot).values())
     for index, state in ((0, "busy"), (2, "unknown")):
         assert judged[index].state == state

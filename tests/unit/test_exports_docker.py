@@ -289,7 +289,7 @@ def test_a_variable_of_the_container_counts_for_the_launcher_inside() -> None:
 
 def test_a_count_that_is_not_that_of_the_devices_is_said() -> None:
     launch = _launch("docker", "run", "image", "torchrun", "--nproc-per-node=4", "t.py")
-    assert any("4" in note and "2 devices" in note for note in _notes(launch))
+    assert any("4" in note and "2 GPUs" in note for note in _notes(launch))
 
 
 def test_the_devices_win_over_those_that_a_launcher_inside_names() -> None:

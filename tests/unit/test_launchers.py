@@ -283,12 +283,12 @@ def test_torchrun_behind_an_interpreters_options_is_not_started_twice() -> None:
 @pytest.mark.parametrize("given", ["--nproc-per-node=4", "--nproc_per_node 4", "--nproc-per-node 4"])
 def test_a_count_that_contradicts_the_selection_is_a_warning(given: str) -> None:
     warning = _warnings(f"torchrun {given} train.py")
-    assert "--nproc-per-node=4" in warning and "2 devices" in warning
+    assert "--nproc-per-node=4" in warning and "2 GPUs" in warning
     assert given in shlex.join(_complete("torchrun", f"torchrun {given} train.py").argv)
 
 
 def test_one_device_is_one_device() -> None:
-    assert _warnings("torchrun --nproc-per-node=4 x.py", 1).endswith("on 1 device")
+    assert _warnings("torchrun --nproc-per-node=4 x.py", 1).endswith("on 1 GPU")
 
 
 def test_a_count_that_agrees_is_none() -> None:

@@ -86,14 +86,14 @@ def test_more_processes_than_devices_can_be_asked_for() -> None:
     launch = made("mpirun ./t", processes=4)
     assert "-np 4" in shlex.join(launch.argv)
     (warning,) = launch.warnings
-    assert "-np=4" in warning and "2 devices" in warning
+    assert "-np=4" in warning and "2 GPUs" in warning
 
 
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("mpirun -np 4 ./t", "the command asks for -np=4 on 2 devices"),
-        ("mpirun -N 3 ./t", "the command asks for -np=3 on 2 devices"),
+        ("mpirun -np 4 ./t", "the command asks for -np=4 on 2 GPUs"),
+        ("mpirun -N 3 ./t", "the command asks for -np=3 on 2 GPUs"),
         ("mpirun -H a,b ./t", f"-H: {ELSEWHERE}"),
         ("mpirun --hostfile h ./t", f"--hostfile: {ELSEWHERE}"),
         (

@@ -234,7 +234,7 @@ def test_devices_in_use_are_planned_as_if_empty_and_that_is_said(
     used = busy(gpu(1))
     document = call("plan", "gpt2", "-n", "2", "--from", save(box_of_devices(gpu(0), used)), "--json").json
     assert document["memory_free_min"] == 80 * GIB
-    assert any("1 of the 2 devices is in use" in notice for notice in document["notices"])
+    assert any("1 of the 2 GPUs is in use" in notice for notice in document["notices"])
     ended = call("plan", "gpt2", "-n", "1", "--from", save(box_of_devices(gpu(0), used)), "--json")
     assert not any("in use" in notice for notice in ended.json["notices"])
 
@@ -243,7 +243,7 @@ def test_free_devices_are_planned_with_before_any_in_use(call: Call, save: Calla
     snapshot = box_of_devices(busy(gpu(0)), busy(gpu(1)), gpu(2), gpu(3))
     document = call("plan", "gpt2", "-n", "3", "--from", save(snapshot), "--json").json
     assert {device.uuid for device in snapshot.devices[2:]} < set(document["devices"])
-    assert any("1 of the 3 devices is in use" in notice for notice in document["notices"])
+    assert any("1 of the 3 GPUs is in use" in notice for notice in document["notices"])
 
 
 def test_a_device_that_the_rules_exclude_is_not_used_with_those_in_use() -> None:
@@ -456,7 +456,7 @@ def test_what_the_call_says_comes_before_what_the_command_says(call: Call) -> No
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("accelerate launch --num_processes 3", "3 devices (--num_processes 3)"),
+        ("accelerate launch --num_processes 3", "3 GPUs (--num_processes 3)"),
         ("accelerate launch --num_processes 8", ""),
     ],
 )
@@ -502,7 +502,7 @@ def test_another_number_is_noted_for_machines_and_for_files(
 ) -> None:
     command = ("torchrun", "--nproc_per_node", "4", "train.py", "--model", "llama-2-7b")
     said = call("plan", *words, "--demo", "dgx-h100", "--", *command)
-    assert said.status == 0 and ("for 4 devices (--nproc_per_node 4)" in said.err) == noted
+    assert said.status == 0 and ("for 4 GPUs (--nproc_per_node 4)" in said.err) == noted
 
 
 def test_the_five_exchanges_of_dp_are_told_wherever_it_is_a_row(call: Call) -> None:

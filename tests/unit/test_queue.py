@@ -319,7 +319,7 @@ def test_who_only_asks_for_devices_is_answered_and_told_of_those_in_line(
     draw(4)
     status, out, err = box.call(*words)
     assert (status, out) == (0, alone)
-    assert "your own run waits ahead (4 devices)" in err
+    assert "your own run waits ahead (4 GPUs)" in err
 
 
 def test_nobody_waits_for_the_devices_of_a_simulated_box(box: Box, draw: Draw) -> None:
@@ -334,7 +334,7 @@ def test_who_takes_all_that_can_be_had_is_told_of_those_who_wait_for_these_very_
     """Without a choice UUIDs need not be read; the queue is by UUID."""
     draw(1, frozenset({box.uuids[0]}))
     status, _, err = box.call(words[0], "--never", "2,3,4,5,6,7", *words[1:])
-    assert status == 0 and "your own run waits ahead (1 device)" in err
+    assert status == 0 and "your own run waits ahead (1 GPU)" in err
 
 
 def test_who_goes_ahead_is_not_told_of_the_queue(box: Box, draw: Draw) -> None:

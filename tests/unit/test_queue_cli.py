@@ -46,7 +46,7 @@ def test_two_who_wait_are_listed_with_what_is_in_the_way(box: Box) -> None:
     assert (status, err, head.split()) == (0, "", ["PLACE", "USER", "WANTS", "FOR", "JOB", "COMMAND"])
     user = waiters(box.environ)[0].user
     first_row, second_row = (" ".join(row.split()) for row in rows[:2])
-    assert re.fullmatch(r"1 you 7 devices \d+s k3f9 torchrun pretrain.py", first_row)
+    assert re.fullmatch(r"1 you 7 GPUs \d+s k3f9 torchrun pretrain.py", first_row)
     assert re.fullmatch(r"2 you GPU 1 \d+s – python eval.py", second_row)
     assert "next: your job k3f9 · GPUs 2, 3, 4, 5, 6 and 7 free, needs 1 more" in rows
     at = next(place for place, row in enumerate(rows) if row.startswith("GPU "))
@@ -114,7 +114,7 @@ def test_nobody_in_line_is_said_on_stderr(call: Call) -> None:
     ended = call("queue", "--demo", "idle")
     assert (ended.status, ended.out) == (0, "") and "queue is empty" in ended.err
     full = call("queue", "--demo", "lost")
-    assert "queue is empty" in full.err and "FREE AGAIN" in full.out, "whoever might wait asks"
+    assert "queue is empty" in full.err and "EXPECTED FREE" in full.out, "whoever might wait asks"
     assert call("queue", "--demo", "idle", "--json").json == {"schema": 1, "waiters": [], "held": []}
 
 
@@ -135,7 +135,7 @@ def test_the_demo_box_has_a_line_in_motion(call: Call) -> None:
     assert rows[1].split()[:2] == ["1", "ana"] and rows[2].split()[:2] == ["2", "lee"]
     assert any(row.startswith("next: ana · ") for row in rows)
     head = next(place for place, row in enumerate(rows) if row.startswith("GPU "))
-    assert "FREE AGAIN" in rows[head] and "idle 7h13m: ask bo" in rows[head + 1]
+    assert "EXPECTED FREE" in rows[head] and "idle 7h13m: ask bo" in rows[head + 1]
     film = [at(BOXES["shared"], elapsed, NOW) for elapsed in (0, 5, 20, 45, 50)]
     users = [[each.user for each in snapshot.waiters] for snapshot in film]
     claimed, snapshot = [len(snapshot.claims) for snapshot in film], film[-1]
@@ -151,5 +151,5 @@ def test_a_recording_is_told_from_and_hostile_words_in_it_are_neutralised(call: 
     line = (Waiter((1, ""), evil, 2, None, NOW, evil, job=evil),)
     file = recording(tmp_path, replace(box(busy(gpu(0)), gpu(1)), waiters=line))
     rows = call("queue", "--from", file).text.splitlines()
-    assert all(row.isprintable() for row in rows) and "2 devices" in rows[1]
+    assert all(row.isprintable() for row in rows) and "2 GPUs" in rows[1]
     assert call("queue", "--from", file, "--json").json["waiters"][0]["user"] == evil

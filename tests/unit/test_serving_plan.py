@@ -243,7 +243,7 @@ def test_adapters_are_said_with_their_rank() -> None:
 
 
 def test_a_command_for_more_devices_than_there_are_says_how_many() -> None:
-    with pytest.raises(PlanningError, match="on 4 devices, and there are 2"):
+    with pytest.raises(PlanningError, match="on 4 GPUs, and there are 2"):
         serving_plan(LLAMA3_70B, said("vllm serve M -tp 2 -pp 2"), devices(2, 79.2))
 
 
@@ -709,7 +709,7 @@ def test_run_says_why_no_number_is_enough(call: Call) -> None:
         *("run", "--demo", "rtx3090", "-n", "auto", "--dry-run", "--"),
         *("vllm", "serve", "Qwen3-32B", "--gpu-memory-utilization", "0.5"),
     )
-    assert said.status == 4 and said.err.endswith("does not fit on the 4 free devices\n")
+    assert said.status == 4 and said.err.endswith("does not fit on the 4 free GPUs\n")
     said = call("run", "--demo", "rtx3090", "-n", "auto", "--dry-run", "--", "vllm", "serve", "Qwen3-32B")
     assert said.status == 0
     said = call(

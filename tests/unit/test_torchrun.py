@@ -249,7 +249,7 @@ def test_more_processes_than_devices_can_be_asked_for() -> None:
     launch = made("torchrun x.py", processes=4)
     assert "--nproc-per-node=4" in launch.argv
     (warning,) = launch.warnings
-    assert "--nproc-per-node=4" in warning and "2 devices" in warning
+    assert "--nproc-per-node=4" in warning and "2 GPUs" in warning
     assert "--nproc-per-node=3" in line(made("torchrun x.py", 0, processes=3))
 
 

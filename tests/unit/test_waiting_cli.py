@@ -49,7 +49,7 @@ def _waits(box: Box, place: int, *words: str, command: str = "true") -> Forked:
 def test_a_launch_waits_until_its_devices_are_given_back(box: Box) -> None:
     other = box.hold(*range(8))
     call = _waits(box, 1, "-n", "2", command="echo $CUDA_VISIBLE_DEVICES")
-    until(lambda: "first in line for 2 devices: 0 free" in call.err)
+    until(lambda: "first in line for 2 GPUs: 0 free" in call.err)
     other.kill()
     # The claims of a killed process end one after another: any two devices may be free first.
     assert call.end() == 0 and re.fullmatch(r"\d,\d\n", call.out)
@@ -77,11 +77,11 @@ def test_a_large_request_is_not_starved_by_small_ones(box: Box) -> None:
     other, log = box.hold(0, 1, 2), box.folder / "served"
     large = _waits(box, 1, "-n", "8", command=f"echo large >> {log}")
     small = [_waits(box, n, "-n", "1", command=f"echo small >> {log}") for n in (2, 3)]
-    until(lambda: all("in line for 1 device, after" in call.err for call in small))
+    until(lambda: all("in line for 1 GPU, after" in call.err for call in small))
     status, out, err = box.call("run", "-q", "-n", "1", "--", "echo", "overtakes")
     assert (status, out) == (4, "")
     (refusal,) = lines_of(err)
-    assert "your own runs wait ahead (8 devices; 1 device" in refusal
+    assert "your own runs wait ahead (8 GPUs; 1 GPU" in refusal
     assert "--wait" in refusal and "--force" in refusal
     assert box.call("run", "-q", "-n", "1", "--force", "--", "echo", "overtakes")[1] == "overtakes\n"
     assert not log.exists(), "five devices are free, and the line stands"
@@ -96,7 +96,7 @@ def test_naming_devices_goes_ahead_of_the_line_with_a_warning(box: Box) -> None:
     status, out, err = box.call("run", "-q", "--gpus", "3", "--", "echo", "here")
     assert (status, out) == (0, "here\n")
     (warning,) = warnings_of(err)
-    assert "your own run waits ahead (8 devices)" in warning
+    assert "your own run waits ahead (8 GPUs)" in warning
 
 
 def test_requests_for_other_devices_do_not_hold_each_other_up(box: Box) -> None:

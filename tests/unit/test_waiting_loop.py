@@ -292,7 +292,7 @@ def test_only_those_near_the_front_look_at_the_box(monkeypatch: pytest.MonkeyPat
     assert min(at for at, _ in film.looks) >= 160, "there are sixteen before those"
     assert 200 <= film.now <= 201
     assert len(film.told[0].ahead) == 20
-    assert film.told[0].words.startswith("21st ") and "user1 (1 device)" in film.told[0].words
+    assert film.told[0].words.startswith("21st ") and "user1 (1 GPU)" in film.told[0].words
 
 
 def test_a_far_waiter_begins_to_watch_as_soon_as_he_is_near(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +321,7 @@ def test_progress_says_what_is_waited_for_and_guesses_no_device_that_comes_next(
 )
 def test_the_place_in_line_is_told_as_people_say_it(ahead: int, nth: str) -> None:
     told = Progress(tuple(_waiter(n, 4) for n in range(ahead)), wanted=2).words
-    assert told.startswith(f"{nth} ") and "2 devices" in told and "user0 (4 devices)" in told
+    assert told.startswith(f"{nth} ") and "2 GPUs" in told and "user0 (4 GPUs)" in told
 
 
 def test_what_is_waited_for_by_name_is_told_by_name() -> None:

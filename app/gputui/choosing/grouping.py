@@ -87,5 +87,5 @@ def parse_request(text: str) -> tuple[int, Grouping]:
     if not 1 <= count <= MAX_DEVICES:
         raise GroupingError(f"enter a number of devices from 1 to {MAX_DEVICES}")
     if not grouping.fits(count):
-        raise GroupingError(f"{count} devices cannot be divided into groups of {grouping}")
+        raise GroupingError(f"{count} GPUs cannot be divided into groups of {grouping}")
     return count, grouping

@@ -243,7 +243,7 @@ def _notices(found: PlannedDevices, count: DeviceCount | None, planned: int) -> 
     if count is not None:
         yield from count.beside(planned)
     if used:
-        of = f"{used} of the {len(found.devices)} devices {'is' if used == 1 else 'are'} in use"
+        of = f"{used} of the {len(found.devices)} GPUs {'is' if used == 1 else 'are'} in use"
         yield f"{of}: planned as if they were empty"
 
 

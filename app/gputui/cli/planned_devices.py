@@ -55,7 +55,7 @@ def devices_for_plan(asked: DeviceRequest, subject: Subject) -> PlannedDevices:
     candidates = _candidates(asked)
     number = len(candidates.selected) or count
     if number and not group.fits(number):
-        raise WrongCallError(f"{number} devices cannot be divided into groups of {group}")
+        raise WrongCallError(f"{number} GPUs cannot be divided into groups of {group}")
     if asked.auto and not candidates.selected:
         return PlannedDevices(candidates.snapshot, _enough(subject, candidates, asked).devices)
     found = candidates.planned(None if candidates.selected else count)
@@ -104,12 +104,12 @@ def _why_not(subject: Subject, candidates: Candidates) -> str:
     """The message that the model does not fit, with the changes that would help."""
     free = len(candidates.free)
     if not free:
-        return "no device is free"
+        return "no GPU is free"
     unselected = replace(candidates, selected=())
     found = unselected.planned()
     if found is None or found.how != "free":
         return only_here(candidates.constraints.grouping.unit, free, "planned with")
-    count = "the free device" if len(found.devices) == 1 else f"the {len(found.devices)} free devices"
+    count = "the free GPU" if len(found.devices) == 1 else f"the {len(found.devices)} free GPUs"
     what = f"{subject.model.name} does not fit on {count}"
     # Where the devices differ, the best one alone may need the smaller change.
     for devices, on in ((found, ""), (unselected.planned(1) or found, "on one ")):

@@ -120,8 +120,8 @@ def counted(number: int, what: str) -> str:
 
 
 def devices_text(count: int) -> str:
-    """ "1 device", "2 devices"."""
-    return counted(count, "device")
+    """ "1 GPU", "2 GPUs": devices are counted by the word that their labels have ("GPU 4")."""
+    return counted(count, "GPU")
 
 
 def short_bus_id(bus_id: str) -> str:

@@ -383,7 +383,7 @@ def _of_trainer(devices: int, vendor: Vendor, link: str | None) -> str:
     elif vendor.data_parallel and link is not None and family(link) == "NVLink":
         used += f", {measured} 8.5 % slower than one process per device over NVLink ({link} here)"
     started = "the launcher torchrun starts one per device"
-    return f"one process for {devices} devices, in which the Trainer of transformers {used}; {started}"
+    return f"one process for {devices} GPUs, in which the Trainer of transformers {used}; {started}"
 
 
 def _warn_of_lists(

@@ -94,7 +94,7 @@ def _training_does_not_fit(
     if least <= free:
         return None
     how = f"{workload.precision}, {workload.optimizer}" + (f", LoRA {workload.lora}" if workload.lora else "")
-    each = "" if len(devices) == 1 else f" of each of the {len(devices)} devices"
+    each = "" if len(devices) == 1 else f" of each of the {len(devices)} GPUs"
     return (
         f"{printable(model.name)} does not fit: training it ({how}) needs at least {size(least)}{each}, and"
         f" {size(free)} are free; `gputui plan` shows what is enough"

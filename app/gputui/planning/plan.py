@@ -252,7 +252,7 @@ def plan(model: Model, workload: Workload, box: Box, grouping: Grouping = ALL_RE
         for strategy in strategies(model, box, workload, grouping)
     ]
     if not rows:
-        raise PlanningError(f"no strategy for {len(box)} devices here has groups of {grouping}")
+        raise PlanningError(f"no strategy for {len(box)} GPUs here has groups of {grouping}")
 
     placed = _places(rows)
 
@@ -435,7 +435,7 @@ def _what(row: Row, workload: Workload, box: Box) -> str:
         return f"{_shared(row)}; {batch_words(strategy, workload)}"
     if strategy.replicate > 1:
         return (
-            f"FSDP2 over the {strategy.shards} devices of each machine: weights are gathered within it, and"
+            f"FSDP2 over the {strategy.shards} GPUs of each machine: weights are gathered within it, and"
             f" only gradients are sent over {links}"
         )
     texts = {
@@ -456,12 +456,12 @@ def _shared(row: Row) -> str:
     group, shared = strategy.tensor_parallel, strategy.context_parallel
     if shared > 1:
         how = "change to parts of the heads" if strategy.deepspeed else "gather keys and values"
-        return f"{shared} devices share a batch and each sequence, and {how} in each layer"
+        return f"{shared} GPUs share a batch and each sequence, and {how} in each layer"
     if strategy.kind != "pp":
-        tensor = f"{group} directly connected devices share a batch and each layer"
+        tensor = f"{group} directly connected GPUs share a batch and each layer"
         return f"{tensor}: large transfers, in more steps"
     parts = ["for a program made for it (Megatron-LM): "]
-    parts += [f"{group} directly connected devices share each layer, "] if group > 1 else []
+    parts += [f"{group} directly connected GPUs share each layer, "] if group > 1 else []
     parts += [f"{strategy.pipeline_parallel} stages of layers"]
     parts += [f" in {strategy.interleaved} parts each"] if strategy.interleaved > 1 else []
     parts += [f", {strategy.replicas} pipelines with ZeRO-1"] if strategy.replicas > 1 else []

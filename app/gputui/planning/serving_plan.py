@@ -39,7 +39,7 @@ def serving_plan(model: Model, serving: Serving, box: Box) -> Plan:
         tensor, stages = serving.tensor or 1, serving.pipeline or 1
         if tensor * stages > len(box):
             raise PlanningError(
-                f"the command starts the server on {tensor * stages} devices, and there are {len(box)}"
+                f"the command starts the server on {tensor * stages} GPUs, and there are {len(box)}"
             )
         if stages > model.layers:
             raise PlanningError(

@@ -72,7 +72,7 @@ def what_it_does(line: str, app_state: AppState) -> str:
         then = "" if app_state.label else " The command then runs in the background."
     if place is None:
         return f"Run as a job? It starts {when_it_starts(request, app_state)}.{then}"
-    wanted = named if count is None else "any device" if count == 1 else f"any {devices_text(count)}"
+    wanted = named if count is None else "any GPU" if count == 1 else f"any {devices_text(count)}"
     # A number that was asked for in vain leaves the selection as it was.
     other = count is not None and app_state.selected and not line.strip()
     instead = f", not only for the selected {named}" if other else ""
@@ -90,7 +90,7 @@ def when_it_starts(request: DeviceRequest, app_state: AppState) -> str:
     if app_state.demo is not None or not window:
         on = gpus(labels) if count is None else "a free device" if one else f"{count} free devices"
         return f"now on {on}"
-    free = gpus(labels) if count is None else "a device" if one else devices_text(count)
+    free = gpus(labels) if count is None else "a GPU" if one else devices_text(count)
     return f"when {free} {'has' if one else 'have'} been free for {window:g} s"
 
 

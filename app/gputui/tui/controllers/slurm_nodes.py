@@ -171,7 +171,7 @@ class SlurmNodes(Nodes[Launch]):
             count = place.most
         if count != self._devices:
             if self._order:
-                words = f"the order {','.join(map(str, self._order))} was of {self._devices} devices"
+                words = f"the order {','.join(map(str, self._order))} was of {self._devices} GPUs"
                 self.view.show_message(words)
             self._devices, self._order = count, ()
 

@@ -64,7 +64,7 @@ def heading(request: PlanRequest, width: int) -> Line:
 def settings(request: PlanRequest, found: PlannedDevices | str, width: int) -> list[Line]:
     """The request; devices and batch with the keys that change them, the rest by its words in the palette.
     Parts that were given explicitly stand out."""
-    devices = f"{UNKNOWN} devices" if isinstance(found, str) else devices_text(len(found.devices))
+    devices = f"{UNKNOWN} GPUs" if isinstance(found, str) else devices_text(len(found.devices))
     items = [("←→", devices, request.count is not None)]
     words = work_words(request.planned(request.model), 0 if isinstance(found, str) else len(found.devices))
     items += [("+-" if name == "batch" else "", text, name in request.said) for name, text in words]
