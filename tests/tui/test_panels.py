@@ -124,7 +124,7 @@ async def test_the_page_of_timelines_shows_the_devices_that_the_table_lists() ->
         listed = [device.key for device in s.main.app_state.rows]
         await s.press("@timelines")
         body = s.app.screen.query_one("#page-body", Lines)
-        assert "3 of 8 devices" in body.texts[0] and "filter: free" in body.texts[0]
+        assert "3 of 8 GPUs" in body.texts[0] and "filter: free" in body.texts[0]
         for key in (*listed, listed[-1]):
             assert s.main.app_state.cursor == key
             await s.press("j")
