@@ -73,7 +73,7 @@ async def test_the_page_of_the_demo_box_says_who_waits_for_what_and_who_has_it()
         await s.press("@queue")
         lines = texts(s)
         assert "2 in line" in lines[0] and lines[1].split()[:3] == ["PLACE", "USER", "WANTS"]
-        assert lines[2].split()[:4] == ["1", "ana", "4", "devices"]
+        assert lines[2].split()[:4] == ["1", "ana", "4", "GPUs"]
         assert lines[3].split()[:4] == ["2", "lee", "GPU", "6"]
         assert lines[4].strip() == "next: ana · GPUs 4, 5 and 7 free, needs 1 more"
         assert lines[7].split()[:5] == ["GPU", "USER", "FOR", "FREE", "AGAIN"]

@@ -83,7 +83,7 @@ def parser() -> Parser:
         "name",
         nargs="?",
         metavar="MODEL",
-        help="a size (8B), a folder, config.json or cached hub id (default: the model that the command names)",
+        help="a size (8B), a folder, config.json or cached hub id (default: that of the command)",
     )
     made.add_argument(
         "--weights-only", action="store_true", help="count weights, gradients and optimizer alone"
