@@ -99,7 +99,7 @@ async def test_d_starts_a_job_that_D_shows_and_that_outlives_the_screen(desk: De
         assert f"job {job.id} started" in s.main.message
         await s.press("D")
         await s.until(lambda: shown(s, "on 5,4"))
-        assert texts(s)[1].split()[:4] == ["ID", "STATE", "RAN", "DEVICES"]
+        assert texts(s)[1].split()[:4] == ["ID", "STATE", "RAN", "GPU"]
         assert f"▸ {job.id}  ▶ running" in texts(s)[2]
         assert "GPU 5,4" in texts(s)[2]
         assert "1 of 1 running" in texts(s)[0]

@@ -77,7 +77,7 @@ async def test_the_page_of_the_demo_box_says_who_waits_for_what_and_who_has_it()
         assert lines[2].split()[:4] == ["1", "ana", "4", "GPUs"]
         assert lines[3].split()[:4] == ["2", "lee", "GPU", "6"]
         assert lines[4].strip() == "next: ana · GPUs 4, 5 and 7 free, needs 1 more"
-        assert lines[7].split()[:5] == ["GPU", "USER", "FOR", "FREE", "AGAIN"]
+        assert lines[7].split()[:5] == ["GPU", "USER", "FOR", "EXPECTED", "FREE"]
         assert lines[8].split()[:2] == ["6", "bo"] and "idle 7h13m: ask bo" in lines[8]
         assert lines[9].split()[:3] == ["0", "mira", "3h01m"]
         await s.press("S")
@@ -147,7 +147,7 @@ async def test_a_panel_is_there_while_somebody_waits_or_holds_a_claim() -> None:
         for width in (80, 48):
             panel = queue_panel(s.main.app_state, width, 3)
             words = ["".join(text for text, _ in line) for line in panel]
-            assert "nobody in line" in words[0] and "FREE AGAIN" in words[1]
+            assert "nobody in line" in words[0] and "EXPECTED FREE" in words[1]
             assert "not in use: ask lee" in words[2]
         assert len(panel) == lines_of_panel(s.main.app_state, 60)[0] == 3
         show(s, *(waiter(n, f"user{n}") for n in range(30)))
@@ -273,6 +273,6 @@ async def test_a_column_of_commands_without_room_is_left_out() -> None:
     for size, room in (((50, 15), False), ((80, 24), True)):
         async with session("shared", size=size) as s:
             await s.press("@queue")
-            at = next(place for place, line in enumerate(texts(s)) if "FREE AGAIN" in line)
+            at = next(place for place, line in enumerate(texts(s)) if "EXPECTED FREE" in line)
             assert room == ("COMMAND" in texts(s)[at]) == ("serve.py" in texts(s)[at + 1])
             assert room or not any("…" in row for row in texts(s)[at:])

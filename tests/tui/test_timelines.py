@@ -426,7 +426,7 @@ async def test_the_page_zooms_reads_a_moment_and_goes_to_a_device() -> None:
     async with session(source=_WithPast(box(*EIGHT)), size=(100, 30)) as s:
         await s.press("@timelines")
         await s.until(lambda: any(full in text for text in _page(s) for full in ("█" * 10, "▇" * 10)))
-        assert "all devices" in _page(s)[0] and "last 5m" in _page(s)[0]
+        assert "all GPUs" in _page(s)[0] and "last 5m" in _page(s)[0]
         await s.press("plus")
         assert "last 1m" in _page(s)[0]
         await s.press("minus", "minus")
@@ -445,7 +445,7 @@ async def test_escape_closes_the_moment_then_the_one_device_then_the_page() -> N
         await s.press("escape")
         assert "timelines: GPU 1" in _page(s)[0] and " at " not in _page(s)[0]
         await s.press("escape")
-        assert "all devices" in _page(s)[0]
+        assert "all GPUs" in _page(s)[0]
         await s.press("escape")
         assert s.app.screen is s.main
         await s.press("@timelines", "left", "enter", "q")
@@ -459,7 +459,7 @@ async def test_the_page_shows_as_many_devices_as_fit_after_the_terminal_has_grow
         await s.press(*["j"] * 7)
         assert "of 8 GPUs" in _page(s)[0] and any(row.lstrip("▸ ").startswith("7 ") for row in _page(s))
         await s.resize(130, 40)
-        assert "all devices" in _page(s)[0]
+        assert "all GPUs" in _page(s)[0]
         assert all(any(row.lstrip("▸ ").startswith(f"{n} ") for row in _page(s)) for n in range(8))
 
 

@@ -143,7 +143,7 @@ def test_the_list_has_a_line_a_job_in_the_order_of_the_screen(call: Call, desk: 
     order = [job.id for job in sorted(all_jobs(desk.environ), key=place_in_list)]
     assert order[0] == third.id
     lines = [line.split() for line in call("jobs").text.splitlines()]
-    assert lines[0] == ["ID", "NAME", "DEVICES", "STATE", "STATUS", "RAN", "ENDED", "COMMAND"]
+    assert lines[0] == ["ID", "NAME", "GPU", "STATE", "STATUS", "RAN", "ENDED", "COMMAND"]
     assert [line[0] for line in lines[1:]] == order
     found = {line[0]: line for line in lines[1:]}
     assert found[first.id][1:6] == ["llama", "5,4", "(demo)", "failed", "3"]

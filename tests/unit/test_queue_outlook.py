@@ -56,7 +56,7 @@ def test_the_first_in_line_is_told_what_is_missing() -> None:
     assert reasons(TWO_BUSY, waiter(1, "ana", 1, 0)) == ["GPU 0 is not free"]
     assert reasons(TWO_BUSY, waiter(1, "ana", 2, 0, 1)) == ["GPUs 0 and 1 are not free"], "others are free"
     assert reasons(box(*map(busy, FOUR)), waiter(1, "ana", 2, 0, 1, 2)) == ["GPUs 0, 1 and 2 are not free"]
-    assert reasons(box(*map(busy, FOUR)), waiter(1, "ana", 2)) == ["no device is free, needs 2"]
+    assert reasons(box(*map(busy, FOUR)), waiter(1, "ana", 2)) == ["no GPU is free, needs 2"]
     assert reasons(TWO_BUSY, waiter(1, "ana", 2)) == ["GPUs 2 and 3 free, starts soon"]
 
 
@@ -90,7 +90,7 @@ def test_who_waits_inside_a_lease_is_in_nobodys_way() -> None:
 def test_devices_that_never_do_are_not_counted() -> None:
     divided = gpu(0, mig=True)
     parts = box(divided, instance(divided, 0), instance(divided, 1), FOUR[1])
-    assert reasons(parts, waiter(1, count=2)) == ["only 1 of the devices here matches: it can never start"]
+    assert reasons(parts, waiter(1, count=2)) == ["only 1 of the GPUs here matches: it can never start"]
     assert reasons(parts, waiter(1, count=1)) == ["GPUs 0:0, 0:1 and 1 free, starts soon"]
 
 

@@ -90,7 +90,9 @@ def occupied_columns(snapshot: Snapshot) -> tuple[Column[Occupied], ...]:
         Column("USER", _user, most=_MOST_USER),
         _since(lambda each: each.since, snapshot, hoarded),
         # No column moves when another text of the usual length takes the place of one.
-        Column("FREE AGAIN", lambda each: free_again(each, snapshot.time) or "not known", hoarded, least=24),
+        Column(
+            "EXPECTED FREE", lambda each: free_again(each, snapshot.time) or "not known", hoarded, least=24
+        ),
         Column("COMMAND", _command, "dim"),
     )
 
@@ -118,7 +120,7 @@ def blocking_reason(turn: Turn, snapshot: Snapshot) -> str:
     if turn.could is None:
         return "waits for a step within its own job's devices"
     if could < waiter.count:
-        return f"only {could} of the devices here {'matches' if could == 1 else 'match'}: it can never start"
+        return f"only {could} of the GPUs here {'matches' if could == 1 else 'match'}: it can never start"
     missing = waiter.count - len(turn.free)
     free = f"{gpus([*map(snapshot.label, turn.free)])} free"
     if missing <= 0 and turn.ready < _LATE:
@@ -133,7 +135,7 @@ def blocking_reason(turn: Turn, snapshot: Snapshot) -> str:
         # Other devices may be free, and are shown; the request waits for these.
         return f"{gpus([*map(snapshot.label, turn.could)])} {'is' if could == 1 else 'are'} not free"
     such = "such " if waiter.devices is not None or lacking else ""
-    return f"no {such}device is free{f', needs {missing}' if waiter.count > 1 else ''}{lacking}"
+    return f"no {such}GPU is free{f', needs {missing}' if waiter.count > 1 else ''}{lacking}"
 
 
 def _user(each: Occupied) -> str:

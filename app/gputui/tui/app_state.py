@@ -475,7 +475,7 @@ class AppState:
             if before is not None and len(before.alternatives) > 1:
                 # Several MIG instances are free, and a process uses only one.
                 return self.next_best()
-            return self, "no other device is free" if self.selection else message
+            return self, "no other GPU is free" if self.selection else message
         return app_state, message
 
     def select_best(
@@ -558,7 +558,7 @@ class AppState:
             return f"{len(grouped)} GPUs are {refusal(grouped[0], 0.0)}"
         instances = any(isinstance(why, SingleInstance) for _, why in picked.refused)
         if not there and not instances:
-            return "no device is free"
+            return "no GPU is free"
         given = " in this session" if self.limits else ""
         whole = "; a process uses one MIG instance only" if instances else ""
         others = any(isinstance(why, OtherVendor) for _, why in picked.refused)

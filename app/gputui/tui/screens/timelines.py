@@ -68,7 +68,7 @@ class TimelinesScreen(Page):
         drawn = self._charts(width, room, device)
         seen = len(self._frame.shown) if self._frame else 0
         every = len(app_state.box.devices)
-        subject = "all devices" if seen == every else f"{seen} of {every} GPUs"
+        subject = "all GPUs" if seen == every else f"{seen} of {every} GPUs"
         if device is not None:
             subject = f"GPU {printable(app_state.box.label(device))}"
         head = title(f"timelines: {subject}", width, *self._in_title())
