@@ -728,7 +728,7 @@ def test_the_panel_has_a_line_a_job_and_the_end_of_a_log_where_there_is_room() -
     others = [summary(f"k3f{n}", state="done", status=0, ended=OPENED) for n in range(5)]
     seen = panel(130, 20, running, *others)
     assert "jobs" in seen[0] and "1 of 6 running" in seen[0]
-    for words in ("m6u5", "▶ running", "1h02m", "GPU 6", "peak 40.0G", "train.py", "epoch 4"):
+    for words in ("m6u5", "▶ running", "1h02m", "GPU 6", "40.0G", "train.py", "epoch 4"):
         assert words in seen[1]
     assert seen[5].strip() == "… 2 more: D"
     assert "log of m6u5" in seen[6] and seen[7:] == [" epoch 1", " epoch 2", " epoch 3", " epoch 4"]

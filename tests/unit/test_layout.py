@@ -340,17 +340,20 @@ def test_the_state_has_room_for_what_it_says_before_bars_limits_and_names(width:
         assert all(name in lines[0] for name in ("UTIL", "MEMORY", "°C", "W", "MEM%", "CLOCK"))
 
 
-def test_each_process_has_one_line_whatever_room_there_is() -> None:
+def test_a_process_is_wrapped_where_lines_are_free_and_else_cut() -> None:
     app_state = AppState({}).with_snapshot(BOX)
-    lines = ["".join(text for text, _ in line) for line in processes(app_state, 46, 20)]
-    assert sorted(line.split()[0].lstrip("◔") for line in lines[1:]) == ["0", "1", "3", "6"]
-    assert any(line.endswith("…") for line in lines)
+    low, high = (
+        ["".join(text for text, _ in line) for line in processes(app_state, 46, height)] for height in (5, 20)
+    )
+    assert sorted(line.split()[0].lstrip("◔") for line in low[1:]) == ["0", "1", "3", "6"]
+    assert any(line.endswith("…") for line in low) and len(high) > len(low)
+    assert not any("…" in line for line in high) and all(len(line) < 46 for line in [*low, *high])
 
 
 def test_a_command_that_is_cut_keeps_the_name_of_its_script() -> None:
     told = job(7, user="ana", command="/usr/bin/python3 /data/of/the/team/runs/train.py --lr 3e-4")
     app_state = AppState({}).with_snapshot(box(busy(gpu(0), told)))
-    narrow, wide = ("".join(t for t, _ in processes(app_state, width, 5)[1]) for width in (56, 110))
+    narrow, wide = ("".join(t for t, _ in processes(app_state, width, 2)[1]) for width in (56, 110))
     assert " …/train.py --lr 3e-4" in narrow and "/data/of/the/team/runs/train.py --lr 3e-4" in wide
 
 
@@ -369,13 +372,7 @@ def test_remarks_are_wrapped_only_where_there_is_room() -> None:
 @pytest.mark.parametrize("name", list(BOXES))
 @pytest.mark.parametrize(("width", "height", "most"), [(130, 40, 20), (200, 60, 22)])
 def test_few_lines_of_a_column_are_blank(name: str, width: int, height: int, most: int) -> None:
-    state = AppState({}).with_snapshot(at(BOXES[name], 60.0, 1_700_000_000.0))
-    store, now = Store(), 1_700_000_060.0
-    for second in range(-300, 1, 10):
-        past = at(BOXES[name], 60.0 + second, 1_700_000_000.0)
-        store.add(now + second, past.devices, 2.0)
-    assert state.snapshot is not None
-    state = replace(state, timelines=store.after(state.snapshot, 1.0))
+    state = _with_past(name)
     layout = lay_out(width, height, len(state.rows), 6, parts(state, width))
     assert layout.beside is not None
     for column in filter(None, (layout.left, layout.beside, layout.bottom)):
@@ -385,6 +382,29 @@ def test_few_lines_of_a_column_are_blank(name: str, width: int, height: int, mos
             for line in _panel(state, panel, column.width, lines)
         ]
         assert shown.count("") <= most, (column, shown.count(""))
+
+
+@pytest.mark.parametrize("name", list(BOXES))
+@pytest.mark.parametrize(("width", "height"), [(130, 40), (200, 60)])
+def test_no_panel_touches_the_last_column(name: str, width: int, height: int) -> None:
+    state = _with_past(name)
+    layout = lay_out(width, height, len(state.rows), 6, parts(state, width))
+    for column in filter(None, (layout.left, layout.beside, layout.bottom)):
+        for panel, lines in column.heights:
+            for line in _panel(state, panel, column.width, lines):
+                text = "".join(text for text, _ in line).rstrip()
+                assert len(text) < column.width, (panel, text)
+
+
+def _with_past(name: str) -> AppState:
+    """A box of the demo with the last five minutes."""
+    state = AppState({}).with_snapshot(at(BOXES[name], 60.0, 1_700_000_000.0))
+    store, now = Store(), 1_700_000_060.0
+    for second in range(-300, 1, 10):
+        past = at(BOXES[name], 60.0 + second, 1_700_000_000.0)
+        store.add(now + second, past.devices, 2.0)
+    assert state.snapshot is not None
+    return replace(state, timelines=store.after(state.snapshot, 1.0))
 
 
 def _panel(state: AppState, name: str, width: int, lines: int) -> list[Line]:

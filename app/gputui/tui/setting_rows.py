@@ -116,7 +116,11 @@ def rows(
     )
     chosen = chosen_columns(app_state)
     for name in order:
-        title = BY_ID[name].title if name not in chosen or name in shown else f"{BY_ID[name].title}; not shown here"
+        title = (
+            BY_ID[name].title
+            if name not in chosen or name in shown
+            else f"{BY_ID[name].title}; not shown here"
+        )
         found.append(
             Row(
                 f"{COLUMN}{name}",

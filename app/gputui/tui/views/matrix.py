@@ -99,7 +99,7 @@ def alike_lines(app_state: AppState, width: int) -> list[Line]:
     mark, style = sign(word)
     which = f"all {len(rows)} GPUs" if len(rows) > 2 else "the two GPUs"
     links: Line = ((f"{mark}{word}", style), (f" between {which}: {in_words(word)}", ""))
-    return flow([links, *(((text, "dim"),) for text in near(app_state))], width)
+    return flow([links, *(((text, "dim"),) for text in near(app_state))], width - 1)
 
 
 def near(app_state: AppState) -> Iterator[str]:
