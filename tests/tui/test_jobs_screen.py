@@ -710,6 +710,19 @@ async def test_the_launch_line_of_a_job_is_shown_and_leaves_its_log_room(desk: D
             assert len(log(s)) >= 3
 
 
+async def test_with_room_a_name_is_whole_and_a_commands_device_does_not_repeat_it() -> None:
+    box = box_at("shared")
+    title = "python finetune.py --config " + "x" * 30
+    job = summary(keys=(box.devices[6].key,), name=title)
+    async with session(replace(box, jobs=(job,)), size=(200, 60)) as s:
+        s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
+        await s.press("D")
+        lines = texts(s)
+        assert any(title in line for line in lines[1:3])
+        rule = next(n for n, line in enumerate(lines) if "devices of m6u5" in line)
+        assert "finetune" not in lines[rule + 1] and lines[rule + 1].split()[0] == "6"
+
+
 # The panel of the main screen
 
 
