@@ -34,7 +34,7 @@ from gputui.tui.views.header import header
 from gputui.tui.views.help import help_lines
 from gputui.tui.views.launch import launch, lines_wanted
 from gputui.tui.views.matrix import Layout as MatrixLayout
-from gputui.tui.views.matrix import alike_lines, matrix
+from gputui.tui.views.matrix import alike_words, matrix
 from gputui.tui.views.processes import processes
 from gputui.tui.views.selection import selection_lines
 from gputui.tui.views.table import state_of, table
@@ -209,17 +209,11 @@ def test_a_small_screen_of_eight_gpus_shows_jobs_the_queue_and_processes() -> No
     assert [len(lines) for lines in texts.values()] == [2, 2, 3]
 
 
-@pytest.mark.parametrize(("width", "lines"), [(130, 3), (200, 2)])
-def test_where_all_links_are_the_same_words_say_so_and_other_panels_have_the_room(
-    width: int, lines: int
-) -> None:
+def test_where_all_links_are_the_same_words_say_so_and_other_panels_have_the_room() -> None:
     app_state = AppState({}).with_snapshot(BOX)
-    panel = PANELS_BY_NAME["links"]
-    assert panel.size(app_state, width) == Size(2, lines)
-    drawn = panel.lines(app_state, side_width(width), lines)
-    assert len(drawn) == lines
-    text = _text(drawn)
-    assert "NV18 between all 8 GPUs" in text and "NUMA 0: GPU 0–3, NUMA 1: GPU 4–7" in text
+    assert PANELS_BY_NAME["links"].size(app_state, 200) == Size(0, 0)
+    words = alike_words(app_state).split("  ")
+    assert words == ["NV18 between all 8 GPUs: 18 NVLinks", "NUMA 0: GPU 0–3, NUMA 1: GPU 4–7"]
 
 
 def test_network_devices_are_named_beside_the_gpus_that_they_are_nearest_to() -> None:
@@ -233,18 +227,17 @@ def test_network_devices_are_named_beside_the_gpus_that_they_are_nearest_to() ->
     )
     assert BOX.topology is not None
     box = replace(BOX, topology=replace(BOX.topology, nics=nics, nic_links=links))
-    lines = alike_lines(AppState({}).with_snapshot(box), 200)
-    assert "mlx5_0: PIX GPU 0,1" in _text(lines) and "mlx5_1: SYS every GPU" in _text(lines)
+    words = alike_words(AppState({}).with_snapshot(box)).split("  ")
+    assert words[-2:] == ["mlx5_0: PIX GPU 0,1", "mlx5_1: SYS every GPU"]
 
 
 def test_sixteen_gpus_have_no_matrix_beside_the_table_and_words_where_all_links_are_the_same() -> None:
     box = at(BOXES["dgx-2"], 0.0, 1_700_000_000.0)
-    panel, app_state = PANELS_BY_NAME["links"], AppState({}).with_snapshot(box)
-    assert panel.size(app_state, 130).wants <= 4
-    assert "between all 16 GPUs" in _text(panel.lines(app_state, side_width(130), 4))
+    assert "between all 16 GPUs" in alike_words(AppState({}).with_snapshot(box))
     cut = (("X", *["SYS"] * 15), *(("SYS", *row[1:]) for row in box.links[1:]))
-    other = replace(box, links=cut)
-    assert panel.size(AppState({}).with_snapshot(other), 130) == Size(0, 0)
+    for links in (box.links, cut):
+        app_state = AppState({}).with_snapshot(replace(box, links=links))
+        assert PANELS_BY_NAME["links"].size(app_state, 130) == Size(0, 0)
 
 
 def test_links_that_differ_stay_a_matrix_with_their_meaning_where_there_is_room() -> None:
@@ -340,20 +333,28 @@ def test_the_state_has_room_for_what_it_says_before_bars_limits_and_names(width:
         assert all(name in lines[0] for name in ("UTIL", "MEMORY", "°C", "W", "MEM%", "CLOCK"))
 
 
-def test_a_process_is_wrapped_where_lines_are_free_and_else_cut() -> None:
+def test_each_process_has_one_line_in_a_narrow_panel() -> None:
     app_state = AppState({}).with_snapshot(BOX)
+    lines = ["".join(text for text, _ in line) for line in processes(app_state, 46, 20)]
+    assert sorted(line.split()[0].lstrip("◔") for line in lines[1:]) == ["0", "1", "3", "6"]
+    assert any(line.endswith("…") for line in lines)
+
+
+def test_a_wide_panel_wraps_commands_where_lines_are_free() -> None:
+    long = " ".join(["torchrun", *(f"--option-{n}" for n in range(20))])
+    app_state = AppState({}).with_snapshot(box(busy(gpu(0), job(7, command=long))))
     low, high = (
-        ["".join(text for text, _ in line) for line in processes(app_state, 46, height)] for height in (5, 20)
+        ["".join(text for text, _ in line) for line in processes(app_state, 100, height)] for height in (2, 9)
     )
-    assert sorted(line.split()[0].lstrip("◔") for line in low[1:]) == ["0", "1", "3", "6"]
-    assert any(line.endswith("…") for line in low) and len(high) > len(low)
-    assert not any("…" in line for line in high) and all(len(line) < 46 for line in [*low, *high])
+    assert low[-1].endswith("…") and len(low) == 2
+    assert " ".join(" ".join(high[1:]).split()).endswith(long)
+    assert all(len(line) < 100 for line in [*low, *high])
 
 
 def test_a_command_that_is_cut_keeps_the_name_of_its_script() -> None:
     told = job(7, user="ana", command="/usr/bin/python3 /data/of/the/team/runs/train.py --lr 3e-4")
     app_state = AppState({}).with_snapshot(box(busy(gpu(0), told)))
-    narrow, wide = ("".join(t for t, _ in processes(app_state, width, 2)[1]) for width in (56, 110))
+    narrow, wide = ("".join(t for t, _ in processes(app_state, width, 5)[1]) for width in (56, 110))
     assert " …/train.py --lr 3e-4" in narrow and "/data/of/the/team/runs/train.py --lr 3e-4" in wide
 
 

@@ -223,7 +223,7 @@ def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     room = height - len(lines) - 1
     if tail is not None and room > 0:
         pieces = pieces_of(tail.tail, width)[-room:]
-        lines += [title(f"log of {tail.id}", width), *(((f" {piece}", ""),) for piece in pieces)]
+        lines += [((f" log of {tail.id}", "title"),), *(((f" {piece}", ""),) for piece in pieces)]
     return lines
 
 

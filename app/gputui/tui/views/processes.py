@@ -69,7 +69,7 @@ def devices_to_come(app_state: AppState) -> int:
 
 
 def processes(app_state: AppState, width: int, height: int) -> list[Line]:
-    """A rule, and a row for each job with its processes, wrapped where lines are free.
+    """A rule, and a row for each job with its processes; a wide panel wraps commands where lines are free.
 
     Where there are more rows than lines, the last line shows the number of hidden processes, and the key.
     """
@@ -86,7 +86,7 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
     for place, fold in enumerate(shown):
         if fold.idle:
             rows[place] = ((GLYPHS["idle"], "idle"), *rows[place][1:])
-    lines += wrapped_where_free(rows, width - 1, room - bool(hidden))
+    lines += wrapped_where_free(rows, width - 1, room if width >= _WIDE else 0)
     if hidden:
         lines.append(clip(((f" + {hidden} more: ", "dim"), ("p", "key")), width))
     return lines
