@@ -343,9 +343,8 @@ class _Charts:
             lost = "lost" if _is_lost(app_state, device) else ""
             figures = [""] * (tall - 1) + [now or lost or _amount(metric, of_span[_SUMMARIES[metric]])]
         full = self._full(device, metric)
-        shades = peaks if self._ruled else means
         lines = chart(
-            means, shades, span, tall, full, self._cursor, not (self._gap or self._ruled), self._ruled
+            means, peaks, span, tall, full, self._cursor, not (self._gap or self._ruled), self._ruled
         )
         return [
             (*line, (fit(figure, self._figure, right=True), "dim" if self._one and place else ""))
