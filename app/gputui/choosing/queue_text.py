@@ -165,7 +165,7 @@ def free_again(each: Occupied, now: float) -> str:
     if claim is not None and claim.user != each.user:
         ends = ends or "not known"
         use += f"{', ' * bool(use)}claimed by {person(claim.user, claim.own)}"
-    return ", ".join(filter(None, (ends, use))) or "not known"
+    return ", ".join(filter(None, (ends, use)))
 
 
 def _command(each: Occupied) -> str:

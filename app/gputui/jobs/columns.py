@@ -60,7 +60,7 @@ def job_columns(
             "ENDED", lambda job: UNKNOWN if job.ended is None else f"{duration(now - job.ended)} ago"
         ),
         "peak": Column(
-            "PEAK", lambda job: "" if job.peak_memory is None else f"peak {size(job.peak_memory)}", "dim"
+            "PEAK", lambda job: "" if job.peak_memory is None else size(job.peak_memory), "dim", right=True
         ),
         "use": Column("USE", use, "warn"),
         "command": Column(

@@ -15,13 +15,13 @@ from gputui.tui.views.table import filter_in_title
 from gputui.tui.views.text import (
     Line,
     clip,
-    clip_command,
     column_widths,
     hanging,
     table_facts,
     table_lines,
     title,
     width_of,
+    wrapped_where_free,
 )
 
 _WIDE = 64
@@ -69,7 +69,7 @@ def devices_to_come(app_state: AppState) -> int:
 
 
 def processes(app_state: AppState, width: int, height: int) -> list[Line]:
-    """A rule, and a line for each job with its processes; the page shows whole commands.
+    """A rule, and a row for each job with its processes; a wide panel wraps commands where lines are free.
 
     Where there are more rows than lines, the last line shows the number of hidden processes, and the key.
     """
@@ -83,10 +83,11 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
     rows = table_lines(_WIDE_PANEL if width >= _WIDE else _NARROW_PANEL, shown)
     if width < _WIDE:
         rows = [_numbered(fold.row, line, width) for fold, line in zip(shown, rows, strict=True)]
-    for fold, row in zip(shown, rows, strict=True):
-        *head, (command, style) = row
-        idle = [(f"{GLYPHS['idle']} ", "idle")] if fold.idle else []
-        lines.append(clip_command((*head, *idle, (command, style)), width))
+    for place, fold in enumerate(shown):
+        if fold.idle:
+            *head, command = rows[place]
+            rows[place] = (*head, (f"{GLYPHS['idle']} ", "idle"), command)
+    lines += wrapped_where_free(rows, width - 1, room if width >= _WIDE else 0)
     if hidden:
         lines.append(clip(((f" + {hidden} more: ", "dim"), ("p", "key")), width))
     return lines
@@ -103,7 +104,7 @@ def _nothing(app_state: AppState) -> str:
 def _numbered(row: Row, line: Line, width: int) -> Line:
     """The line with the pid after the more informative command, where there is room."""
     number = row.pid if row.pid.endswith("pids") else f"pid {row.pid}"
-    room = width - width_of(line)
+    room = width - 1 - width_of(line)
     *head, (text, style) = line
     return (*head, (f"{text}  {number}", style)) if row.pid and len(number) + 2 <= room else line
 

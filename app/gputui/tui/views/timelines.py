@@ -350,9 +350,9 @@ class _Charts:
         full, averaged = self._full(device, metric), timelines.averaged(device.key, metric, span)
         self.averaged |= any(value == value for value in means[:averaged])
         # In a list, the figure and the bars agree.
-        values = means if self._ruled or not highest else peaks
-        shades, close = (peaks, False) if self._ruled else (values, not self._gap)
-        lines = chart(values, shades, span, tall, full, self._cursor, close, self._ruled, averaged)
+        values = peaks if highest and not self._ruled else means
+        close = not (self._gap or self._ruled)
+        lines = chart(values, peaks, span, tall, full, self._cursor, close, self._ruled, averaged)
         return [
             (*line, (fit(figure, self._figure, right=True), "dim" if self._one and place else ""))
             for place, (line, figure) in enumerate(zip(lines, figures, strict=True))
