@@ -29,9 +29,8 @@ _ROWS_KEPT, _ROWS_KEPT_SHORT = 5, 3
 _LINES_KEPT = 4
 """Lines of the launch line and its warnings that may take the place of further rows."""
 
-_NOTES, _LEAST_LOW, _LOW = 2, 2, 30
-"""Lines for warnings and remarks below the launch line; on a terminal lower than the last, where the panels
-need each line, only the fewest lines of both together."""
+_NOTES, _NOTES_SHORT, _LOW = 2, 1, 30
+"""Lines for warnings and remarks below the launch line; the same on a terminal lower than the last."""
 
 
 class Size(NamedTuple):
@@ -100,14 +99,16 @@ class Layout:
         return tuple(each for column in columns if column is not None for each in column.heights)
 
 
-def launch_room(height: int, devices: int, wanted: int) -> LaunchRoom:
-    """The room of the launch, whatever is selected: the lines that its launch line may take (`wanted`), and
-    some for notes, unless they would take the last rows of a table that else is shown whole."""
+def launch_room(height: int, devices: int, wanted: int, selected: bool = True) -> LaunchRoom:
+    """The room of the launch: the lines that its launch line may take once devices are selected (`wanted`),
+    and some for notes, unless they would take the last rows of a table that else is shown whole. Only a low
+    terminal gives less before anything is `selected`."""
     around = 7 if has_rules(height) else 5 if height >= _TINY else 3
     left = height - min(devices, _MOST_ROWS) - around
     kept = height - min(devices, _ROWS_KEPT if has_rules(height) else _ROWS_KEPT_SHORT) - around
     most = max(1, left, min(_LINES_KEPT, kept))
-    notes = _NOTES if height >= _LOW else max(0, _LEAST_LOW - wanted)
+    # The longer line that a selection makes has room already: the panels need the other lines.
+    notes = _NOTES if height >= _LOW else _NOTES_SHORT if selected or wanted == 1 else 0
     if wanted <= left:
         notes = min(notes, left - wanted)
     return LaunchRoom(min(most, wanted + notes), has_rules(height))
