@@ -197,16 +197,6 @@ def test_a_small_screen_of_eight_gpus_shows_jobs_the_queue_and_processes() -> No
     assert [len(lines) for lines in texts.values()] == [2, 2, 3]
 
 
-@pytest.mark.parametrize("command", ["sleep 9", "torchrun --nproc-per-node=4 train.py"])
-def test_a_usual_command_leaves_the_panels_of_a_small_screen_their_lines(command: str) -> None:
-    app_state = AppState({}, LaunchOptions(tuple(command.split()))).with_snapshot(BOX)
-    room = launch_room(24, 8, lines_wanted(app_state, 80), selected=False)
-    layout = lay_out(80, 24, 8, 3 + room.lines, parts(app_state, 80))
-    assert {name for name, _ in layout.heights} == {"jobs", "queue", "processes"}
-    blank = [line for line in launch(app_state, 80, room) if not _text([line])]
-    assert len(blank) <= 1
-
-
 @pytest.mark.parametrize(("width", "lines"), [(130, 3), (200, 2)])
 def test_where_all_links_are_the_same_words_say_so_and_other_panels_have_the_room(
     width: int, lines: int

@@ -99,16 +99,14 @@ class Layout:
         return tuple(each for column in columns if column is not None for each in column.heights)
 
 
-def launch_room(height: int, devices: int, wanted: int, selected: bool = True) -> LaunchRoom:
-    """The room of the launch: the lines that its launch line may take once devices are selected (`wanted`),
-    and some for notes, unless they would take the last rows of a table that else is shown whole. Only a low
-    terminal gives less before anything is `selected`."""
+def launch_room(height: int, devices: int, wanted: int) -> LaunchRoom:
+    """The room of the launch, whatever is selected: the lines that its launch line may take (`wanted`), and
+    some for notes, unless they would take the last rows of a table that else is shown whole."""
     around = 7 if has_rules(height) else 5 if height >= _TINY else 3
     left = height - min(devices, _MOST_ROWS) - around
     kept = height - min(devices, _ROWS_KEPT if has_rules(height) else _ROWS_KEPT_SHORT) - around
     most = max(1, left, min(_LINES_KEPT, kept))
-    # The longer line that a selection makes has room already: the panels need the other lines.
-    notes = _NOTES if height >= _LOW else _NOTES_SHORT if selected or wanted == 1 else 0
+    notes = _NOTES if height >= _LOW else _NOTES_SHORT
     if wanted <= left:
         notes = min(notes, left - wanted)
     return LaunchRoom(min(most, wanted + notes), has_rules(height))

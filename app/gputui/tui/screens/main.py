@@ -616,8 +616,7 @@ class MainScreen(Screen[None]):
             return
         self._settle_later()
         app_state = self.app_state
-        wanted, decided = lines_wanted(app_state, width), app_state.selection.decided
-        room = launch_room(height, len(app_state.rows), wanted, decided)
+        room = launch_room(height, len(app_state.rows), lines_wanted(app_state, width))
         self._selection_lines.show(app_state, room.ruled)
         launch_lines = launch(app_state, width, room, asking=self._asking)
         self._launch_lines.draw_all(launch_lines)

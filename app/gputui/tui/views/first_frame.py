@@ -20,8 +20,7 @@ _LOOKS = {"brand": "\x1b[7;1m", "strong": "\x1b[1m", "key": "\x1b[1m", "slot": "
 def frame(app_state: AppState, width: int, height: int) -> str:
     """The screen with every part in its place, and the room of the panels blank, as text for a terminal."""
     blank: Line = (("", ""),)
-    wanted, decided = lines_wanted(app_state, width), app_state.selection.decided
-    room = launch_room(height, len(app_state.rows), wanted, decided)
+    room = launch_room(height, len(app_state.rows), lines_wanted(app_state, width))
     below = [*selection_lines(app_state, width)[not room.ruled :], *launch(app_state, width, room)]
     layout = lay_out(width, height, len(app_state.rows), len(below), None)
     below += [blank] * layout.roomy + [keys(app_state, width)[0]]

@@ -45,7 +45,7 @@ def launch(
     app_state: AppState, width: int, room: LaunchRoom, page: bool = False, asking: bool = False
 ) -> list[Line]:
     """A rule where there is room for one, the launch line, its warnings, and remarks: on the main screen
-    always as many lines as the `room` has, so that no warning moves anything.
+    always as many lines, so that a selection moves nothing.
 
     page    whether it is drawn on the launch page, which has all of it and so names no key for more
     asking  whether a question above it tells the warnings: their lines are then blank
