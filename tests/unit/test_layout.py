@@ -182,7 +182,7 @@ def test_one_column_has_timelines_where_the_other_panels_leave_lines(
 
 
 def test_what_has_no_room_is_left_out_whole_and_the_most_important_stays() -> None:
-    assert share(8, [PROCESSES, JOBS, LINKS]) == (("processes", 4), ("jobs", 4))
+    assert share(8, [PROCESSES, JOBS, LINKS]) == (("processes", 5), ("jobs", 3))
     assert share(3, [PROCESSES, JOBS]) == (("jobs", 3),)
     assert share(2, [PROCESSES, JOBS]) == ()
 
@@ -195,6 +195,16 @@ def test_a_small_screen_of_eight_gpus_shows_jobs_the_queue_and_processes() -> No
     texts = {name: ["".join(text for text, _ in line) for line in lines] for name, lines in told.items()}
     assert "▶ running" in texts["jobs"][1] and texts["queue"][1].startswith(" next: ana")
     assert [len(lines) for lines in texts.values()] == [2, 2, 3]
+
+
+def test_processes_without_a_line_are_counted_in_the_rule_and_take_none_from_the_others() -> None:
+    app_state = AppState({}).with_snapshot(BOX)
+    for height in (2, 3, 4):
+        rule, *rows = ["".join(text for text, _ in line) for line in processes(app_state, 80, height)]
+        assert f"{5 - height} more: p" in rule and len(rows) == height - 1
+        assert all("more" not in row for row in rows)
+    assert "more" not in _text(processes(app_state, 80, 5)[:1])
+    assert dict(share(6, parts(app_state, 80))) == {"jobs": 2, "queue": 2, "processes": 2}
 
 
 @pytest.mark.parametrize(("width", "lines"), [(130, 3), (200, 2)])

@@ -194,7 +194,7 @@ def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
     heights = {part.name: part.size.least for part in shown}
     left = room - sum(heights.values())
     growing = [part for part in shown if part.grows]
-    half = left // 2 if growing and _wanted(shown) > room else 0
+    half = (left + 1) // 2 if growing and _wanted(shown) > room else 0
     left = half + _give(left - half, heights, {p.name: p.size.wants for p in shown if not p.grows})
     rest = sorted((*growing, *shown), key=lambda part: part.spare)
     left = _give(left, heights, {part.name: part.size.wants for part in rest})
