@@ -158,9 +158,10 @@ def test_the_verdict_at_the_moment_of_selecting_stays() -> None:
     assert state.verdicts[FOUR[0].key].state == "busy"
 
 
-def test_a_busy_device_can_be_selected_and_the_person_is_told() -> None:
+def test_a_busy_device_can_be_selected_and_the_warning_of_it_stays() -> None:
     state, message = app_state(busy(FOUR[0]), *FOUR[1:]).toggle(busy(FOUR[0]))
-    assert selected(state) == [0] and message
+    assert selected(state) == [0] and message is None
+    assert any("GPU 0 is busy" in warning for warning in state.warnings)
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ def test_one_column_has_timelines_where_the_other_panels_leave_lines(
 
 
 def test_what_has_no_room_is_left_out_whole_and_the_most_important_stays() -> None:
-    assert share(8, [PROCESSES, JOBS, LINKS]) == (("processes", 4), ("jobs", 4))
+    assert share(8, [PROCESSES, JOBS, LINKS]) == (("processes", 5), ("jobs", 3))
     assert share(3, [PROCESSES, JOBS]) == (("jobs", 3),)
     assert share(2, [PROCESSES, JOBS]) == ()
 
@@ -209,14 +209,14 @@ def test_a_small_screen_of_eight_gpus_shows_jobs_the_queue_and_processes() -> No
     assert [len(lines) for lines in texts.values()] == [2, 2, 3]
 
 
-@pytest.mark.parametrize("command", ["sleep 9", "torchrun --nproc-per-node=4 train.py"])
-def test_a_usual_command_leaves_the_panels_of_a_small_screen_their_lines(command: str) -> None:
-    app_state = AppState({}, LaunchOptions(tuple(command.split()))).with_snapshot(BOX)
-    room = launch_room(24, 8, lines_wanted(app_state, 80))
-    layout = lay_out(80, 24, 8, 3 + room.lines, parts(app_state, 80))
-    assert {name for name, _ in layout.heights} == {"jobs", "queue", "processes"}
-    blank = [line for line in launch(app_state, 80, room) if not _text([line])]
-    assert len(blank) <= 1
+def test_processes_without_a_line_are_counted_in_the_rule_and_take_none_from_the_others() -> None:
+    app_state = AppState({}).with_snapshot(BOX)
+    for height in (2, 3, 4):
+        rule, *rows = ["".join(text for text, _ in line) for line in processes(app_state, 80, height)]
+        assert f"{5 - height} more: p" in rule and len(rows) == height - 1
+        assert all("more" not in row for row in rows)
+    assert "more" not in _text(processes(app_state, 80, 5)[:1])
+    assert dict(share(6, parts(app_state, 80))) == {"jobs": 2, "queue": 2, "processes": 2}
 
 
 def test_where_all_links_are_the_same_words_say_so_and_other_panels_have_the_room() -> None:

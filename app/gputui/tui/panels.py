@@ -96,7 +96,7 @@ def _kept(size: Callable[[AppState, int], Size], facts: Facts) -> Callable[[AppS
 def _size_of_processes(app_state: AppState, width: int) -> Size:
     if not (app_state.rows or app_state.filter_hides_all):
         return NOTHING
-    least, reserved = (4, _RESERVED) if width >= WIDE else (3, _RESERVED_BELOW)
+    least, reserved = (4, _RESERVED) if width >= WIDE else (2, _RESERVED_BELOW)
     # Reserve a line for each of these devices, so that a process that starts there has one.
     return Size(least, 1 + max(1, len(groups(app_state))) + min(devices_to_come(app_state), reserved))
 

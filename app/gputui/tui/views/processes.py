@@ -71,15 +71,14 @@ def devices_to_come(app_state: AppState) -> int:
 def processes(app_state: AppState, width: int, height: int) -> list[Line]:
     """A rule, and a row for each job with its processes; a wide panel wraps commands where lines are free.
 
-    Where there are more rows than lines, the last line shows the number of hidden processes, and the key.
+    Where there are more rows than lines, the rule shows the number of hidden processes, and the key.
     """
-    lines = [title("processes", width, filter_in_title(app_state))]
     found = groups(app_state)
+    shown = folded(app_state, found[: height - 1])
+    hidden = sum(len(group) for group in found[len(shown) :])
+    lines = [title("processes", width, filter_in_title(app_state), f"{hidden} more: p" if hidden else "")]
     if not found:
         return [*lines, clip(((_nothing(app_state), "dim"),), width)] if app_state.snapshot else lines
-    room = max(1, height - 1)
-    shown = folded(app_state, found if len(found) <= room else found[: room - 1])
-    hidden = sum(len(group) for group in found[len(shown) :])
     rows = table_lines(_WIDE_PANEL if width >= _WIDE else _NARROW_PANEL, shown)
     if width < _WIDE:
         rows = [_numbered(fold.row, line, width) for fold, line in zip(shown, rows, strict=True)]
@@ -87,9 +86,7 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
         if fold.idle:
             *head, command = rows[place]
             rows[place] = (*head, (f"{GLYPHS['idle']} ", "idle"), command)
-    lines += wrapped_where_free(rows, width - 1, room if width >= _WIDE else 0)
-    if hidden:
-        lines.append(clip(((f" + {hidden} more: ", "dim"), ("p", "key")), width))
+    lines += wrapped_where_free(rows, width - 1, height - 1 if width >= _WIDE else 0)
     return lines
 
 
