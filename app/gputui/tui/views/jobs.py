@@ -53,7 +53,7 @@ def headline(
     running = sum(not job.over for job in jobs) - waiting
     counts = [f"{running} of {len(jobs)} running"] if jobs else []
     counts += [f"{waiting} waiting"] if waiting else []
-    return title(text, width, ", ".join([*counts, *more]), end)
+    return title(text, width, ", ".join(counts), *more, end)
 
 
 def listed(
