@@ -153,13 +153,15 @@ def free_again(each: Occupied, now: float) -> str:
     ends, use = in_time(each.until, now), ""
     if ends:
         ends += " at the latest"
-    elif claim is not None and claim.user == each.user and not asked:
-        ends = f"when {f'job {printable(claim.job)}' if claim.job else 'its command'} ends"
+    elif claim is not None and claim.job and claim.user == each.user and not asked:
+        ends = f"when job {printable(claim.job)} ends"
     if each.hoarded:
         # (The job of a claim may run all the same, on the CPU.)
         use = "not in use" if each.device.processes == () else unused_text(each.unused or 0.0, True)
     elif each.user is None:
         use = state_and_brief(each.verdict, now)
+    elif not ends and each.device.processes == ():
+        use = "no process on it yet"
     if asked:
         use += f": ask {printable(each.user or '')}"
     if claim is not None and claim.user != each.user:
