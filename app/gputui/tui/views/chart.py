@@ -19,7 +19,7 @@ _EDGES = " ▁▁▁───▔▔"
 
 _TICKS = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600)
 """Seconds from one mark of the axis to the next."""
-TICK_ROOM = 12
+TICK_ROOM = 11
 """The least cells from one mark to the next: a chart is no narrower."""
 
 
