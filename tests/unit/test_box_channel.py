@@ -247,6 +247,7 @@ def test_a_channel_to_a_box_that_takes_nothing_ends_when_it_is_told_to(ssh: Ssh,
 MANY = (*(f"hung{number}" for number in range(AT_ONCE)), "well")
 
 
+@pytest.mark.thorough
 def test_boxes_whose_login_hangs_keep_no_other_from_connecting(
     ssh: Ssh, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,7 +97,7 @@ def test_of_named_devices_nobody_says_what_can_be_had(call: Call) -> None:
 def test_json_tells_the_weakest_link_and_why_also_where_there_was_no_choice(call: Call) -> None:
     told = call("pick", "--demo", "idle", "-n", "2", "--format", "json").json
     assert told["weakest_link"] == "NV4"
-    assert "both" in told["reason"] and told["reason"].endswith("weakest link NV4")
+    assert "two" in told["reason"] and told["reason"].endswith("weakest link NV4")
 
 
 @pytest.mark.parametrize("order", ["fastest", "emptiest"])

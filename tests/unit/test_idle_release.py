@@ -99,6 +99,7 @@ def test_an_idle_job_is_warned_and_then_stopped_with_the_reason(box: Box) -> Non
     assert not json.loads(box.call("claims", "--json")[1])["claims"]
 
 
+@pytest.mark.thorough
 @of_this_namespace
 @pytest.mark.thorough
 def test_the_warning_is_told_until_the_job_uses_its_devices_again(box: Box) -> None:

@@ -381,7 +381,7 @@ def test_remarks_are_wrapped_only_where_there_is_room() -> None:
 
 
 @pytest.mark.parametrize("name", list(BOXES))
-@pytest.mark.parametrize(("width", "height", "most"), [(130, 40, 20), (200, 60, 22)])
+@pytest.mark.parametrize(("width", "height", "most"), [(130, 40, 21), (200, 60, 22)])
 def test_few_lines_of_a_column_are_blank(name: str, width: int, height: int, most: int) -> None:
     state = _with_past(name)
     layout = lay_out(width, height, len(state.rows), 6, parts(state, width))

@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parents[2] / "release" / "list_words.py"
 
 
+@pytest.mark.thorough
 def test_messages_helps_errors_and_labels_are_listed_with_their_places() -> None:
     done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, timeout=60, check=True)
     lines = done.stdout.splitlines()

@@ -141,6 +141,7 @@ async def test_what_is_asked_for_beyond_the_limits_is_refused_and_nothing_is_sta
             assert (await error(other, "run_job", command=sleeper(), n=2))["code"] == "outside_limits"
 
 
+@pytest.mark.thorough
 async def test_those_who_wait_count_and_so_do_those_who_have_waited(box: Box) -> None:
     """Six calls of two servers ask at the same time: two of them may wait, and run then; no more, ever."""
     holder, ends, codes = box.hold(*range(8)), list[str](), list[str]()
@@ -276,6 +277,7 @@ def test_nothing_that_an_agent_says_leaves_the_limits(arguments: dict[str, Any])
     within_limits(arguments)
 
 
+@pytest.mark.thorough
 @pytest.mark.thorough
 @pytest.mark.usefixtures("starts_nothing")
 @given(ARGUMENTS)

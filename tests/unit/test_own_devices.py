@@ -447,6 +447,7 @@ def test_the_first_devices_that_a_script_takes_must_be_free(
     assert "--num_gpus 2" in err and "GPU 0,1" in err
 
 
+@pytest.mark.thorough
 def test_the_first_devices_that_a_script_takes_are_claimed(box: Box, programs: Path) -> None:
     box.hold(5)
     script = box.folder / "ds_chat.sh"

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.choosing.rules import Rules
-from gputui.choosing.verdict import GLYPHS
 from gputui.inventory.claim import Claim
 from gputui.inventory.process import Ancestor, Process
 from gputui.inventory.snapshot import Snapshot
@@ -66,7 +65,7 @@ def test_beside_the_table_come_first_those_who_may_be_asked_then_mine() -> None:
         devices = (busy(gpu(0), ana), replace(busy(gpu(1), bo), utilization=0), busy(gpu(2), me))
         state = state.with_snapshot(replace(box(*devices), time=now))
     lines = ["".join(text for text, _ in line) for line in processes(state, 100, 9)[1:]]
-    assert [line.split()[:2] for line in lines] == [[f"{GLYPHS['idle']}1", "bo"], ["2", "you"], ["0", "ana"]]
+    assert [line.split()[:2] for line in lines] == [["1", "bo"], ["2", "you"], ["0", "ana"]]
     # The first to be shown are the last to be counted as hidden.
     assert "bo" in processes(state, 100, 3)[1][2][0]
 

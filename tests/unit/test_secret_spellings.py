@@ -531,6 +531,7 @@ def test_no_spelling_is_in_a_file_whatever_has_started_it(box: Box, call: tuple[
     assert not kept_of(text)
 
 
+@pytest.mark.thorough
 def test_no_spelling_is_in_a_file_or_in_the_queue_while_a_job_waits(box: Box) -> None:
     other = box.hold(*range(8))
     words = ("run", "-q", "--detach", "--wait", "--window", "0", "-n", "1", "--", "true")

@@ -77,6 +77,7 @@ def test_a_job_that_ends_before_its_limit_has_ended_by_itself(desk: Desk) -> Non
 
 
 @pytest.mark.thorough
+@pytest.mark.thorough
 def test_a_job_that_ignores_the_signal_at_its_limit_is_killed_after_the_grace(desk: Desk) -> None:
     job = ended(limited(desk, 0.2, "trap '' TERM; while :; do sleep 1; done"))
     assert (job.state, job.signal) == ("stopped", signal.SIGKILL) and job.killed
@@ -85,6 +86,7 @@ def test_a_job_that_ignores_the_signal_at_its_limit_is_killed_after_the_grace(de
 IGNORES = """sh -c 'trap "" TERM; echo $$; while :; do sleep 0.1; done' & wait"""
 
 
+@pytest.mark.thorough
 @pytest.mark.thorough
 def test_a_child_that_ignores_the_signal_is_killed_after_the_grace(desk: Desk) -> None:
     job = ended(limited(desk, 0.2, IGNORES))
@@ -135,6 +137,7 @@ def test_a_job_tells_how_long_it_may_run(desk: Desk, call: Call, monkeypatch: py
     assert "time limit   2h" in call("jobs", "show", job.id).text
 
 
+@pytest.mark.thorough
 def test_the_time_of_a_job_in_line_begins_when_it_has_its_devices(box: Box) -> None:
     holder = box.hold(*range(8))
     words = ("run", "-q", "--detach", "--json", "--wait", "--window", "0", "-n", "1", "--time", "1")
@@ -271,6 +274,6 @@ def test_what_has_a_limit_comes_before_what_has_none() -> None:
     again = next(column for column in occupied_columns(snapshot) if column.name == "EXPECTED FREE")
     assert [again.text(each) for each in found] == [
         "in 2h10m at the latest, claimed by ana",
-        "claimed by ana",
+        "not known, claimed by ana",
         "not known",
     ]
