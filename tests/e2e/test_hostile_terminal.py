@@ -87,7 +87,7 @@ def test_a_window_that_is_dragged_about_is_right_in_the_end(start: Start) -> Non
     for columns, lines in itertools.islice(sizes, 40):
         terminal._child.setwinsize(lines, columns)
     terminal.resize(130, 40)
-    terminal.until("all devices").until(lambda t: "? help" in t.lines[39])
+    terminal.until("all GPUs").until(lambda t: "? help" in t.lines[39])
     terminal.send("\x1b")
     terminal.until("─ launch").until(lambda t: "? help" in t.lines[39])
     left(terminal)

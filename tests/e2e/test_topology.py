@@ -81,7 +81,7 @@ def test_the_best_are_chosen_from_the_topology_and_started(
     screen = start("--", "python", "-c", PROGRAM, environment=environment)
     screen.until("○ free")
     screen.send("t")
-    screen.until("█NV12")
+    screen.until("▇NV12")
     screen.send("bbB")
     screen.until(lambda t: "cuda:0 = GPU 2" in t.text and "weakest link NV12" in t.text)
     screen.send("\t")

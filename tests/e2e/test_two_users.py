@@ -411,7 +411,8 @@ def test_what_one_user_plants_keeps_no_other_from_a_device(box: Box, users: User
         users.names[users.bob]
     }
     assert box.call("run", "--gpus", "0", "--", "true", uid=users.ana)[0] == 4
-    assert all(".claim" in problem for problem in claims(box.environ)[1][:3])
+    problems = claims(box.environ)[1]
+    assert sum(".claim" in problem for problem in problems) >= 3, problems
 
 
 def test_users_are_in_one_line_and_nobody_can_put_another_out_of_it(
