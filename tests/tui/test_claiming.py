@@ -321,6 +321,23 @@ async def test_w_and_enter_wait_for_the_selected_devices(desk: Desk, environ: di
         assert job.line.endswith(f" run --gpus {UUID[0]},{UUID[1]} --wait -- python train.py")
 
 
+@pytest.mark.parametrize("key", ["w", "@detach", "@return", "enter"])
+async def test_what_lacks_a_command_goes_on_once_it_is_typed(environ: dict[str, str], key: str) -> None:
+    """A run in this terminal shows its launch line first, and starts with the next Enter."""
+    async with session("full", command=(), environ=environ) as s:
+        await s.press(key)
+        assert isinstance(s.app.screen, LineScreen)
+        await s.press(*"true", "enter")
+        assert s.main.app_state.options.command == ("true",)
+        if key == "enter":
+            assert s.app.screen is s.main
+            await s.press(key)
+        await s.until(lambda: s.app.screen is not s.main)
+        assert "in line" in prompted(s)
+        await s.press("escape")
+        assert all_jobs(environ) == []
+
+
 async def test_w_says_which_place_one_would_have(environ: dict[str, str]) -> None:
     async with session(environ=environ) as s:
         await s.press("w")

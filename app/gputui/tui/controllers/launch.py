@@ -115,17 +115,22 @@ class LaunchController:
 
     # Editing
 
-    def edit(self, what: str = "command", line: str | None = None) -> None:
+    def edit(
+        self,
+        what: str = "command",
+        line: str | None = None,
+        then: Callable[[], object] = lambda: None,
+    ) -> None:
         """Let the user type the command. `what` names it in the prompt; `line` stands there instead of the
-        present command."""
+        present command. What the user wanted a command for goes on with `then`."""
         from gputui.tui.screens.line_input import command_input
 
         if line is None:
             options = self._app_state.options
             line = command_line(options.additions, options.command)
-        self._view.open(command_input(line, what), self._edited)
+        self._view.open(command_input(line, what), partial(self._edited, then))
 
-    def _edited(self, line: str | None) -> None:
+    def _edited(self, then: Callable[[], object], line: str | None) -> None:
         if line is None:
             return
         additions, command = assignments(split(line))
@@ -137,6 +142,8 @@ class LaunchController:
         if expansion:
             words = f"{expansion} stays as it is: only a shell would replace it (bash -c '…')"
             self._view.show_message(words, "warn")
+        if command:
+            self._view.when_files_are_read(then)
 
     def _read_command(self) -> None:
         if self._app_state.command_is_unread:
@@ -177,7 +184,9 @@ class LaunchController:
     def _launch(self, mode: StartMode, offer: str = "") -> None:
         app_state = self._app_state
         if not app_state.options.command:
-            self.edit()
+            # Who runs it in this terminal sees the whole launch line first.
+            then = (lambda: None) if mode == "become" else partial(self._launch, mode)
+            self.edit("command: the next ⏎ starts it" if mode == "become" else "command", then=then)
         elif not app_state.is_example and self._cannot_start():
             return
         elif not app_state.selection.decided:
@@ -503,7 +512,7 @@ class LaunchController:
         self.cancel()
         app_state = self._app_state
         if not app_state.options.command:
-            self.edit("command to run when it is your turn")
+            self.edit("command to run when it is your turn", then=self.wait_in_line)
             return
         # Nothing is started from the box of a demo or a recording.
         if not app_state.label and self._cannot_start():
