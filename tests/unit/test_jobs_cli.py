@@ -397,6 +397,15 @@ def test_show_says_what_a_job_is_and_with_command_how_to_start_it_again(call: Ca
     )
 
 
+def test_a_rerun_keeps_the_name_unless_another_is_given(call: Call, desk: Desk) -> None:
+    call(*RUN, "--name", "llama", "--launcher", "python", "--", "sh", "-c", "exit 3")
+    ended(all_jobs(desk.environ)[0])
+    call("jobs", "rerun", "llama")
+    call("jobs", "rerun", "llama", "--name", "alpaca")
+    jobs = [ended(job) for job in all_jobs(desk.environ)]
+    assert sorted(str(job.name) for job in jobs) == ["alpaca", "llama", "llama"]
+
+
 def test_what_a_job_writes_into_its_own_record_does_not_reach_the_terminal(call: Call, desk: Desk) -> None:
     job = ended(desk.start("true"))
     (file,) = (each for each in job.folder.iterdir() if each.name == "job.json")

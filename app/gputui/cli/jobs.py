@@ -355,7 +355,7 @@ def _rerun(args: Call, jobs: Stored) -> int:
         return start(*parsed(own.experiment.kind, options, None, own.experiment))
     request, *_ = kept = rerun_of(job)
     given = as_given(request)
-    given.n, given.gpus, given.json = None, None, args.json
+    given.n, given.gpus, given.json, given.name = None, None, args.json, job.name
     args = run.parser().parse_args(args.options, given)
     lacks = kept.lacks({*os.environ, *(name for name, _ in args.env)})
     if lacks is not None:
