@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,10 @@ from gputui.jobs.process_tree import alive
 from gputui.jobs.stop import stop
 from gputui.jobs.store import all_jobs
 from gputui.jobs.wait import refreshed
+from gputui.sources.simulated.spec import Task
 from messages import lines_of, numbers, warnings_of
 from unit import builders
-from unit.claims_support import Box, Forked, lines, until
+from unit.claims_support import EIGHT, Box, Forked, lines, until
 from unit.jobs_support import ended
 
 
@@ -181,6 +183,13 @@ def test_what_will_never_be_is_not_waited_for(box: Box, words: tuple[str, ...], 
     (refusal,) = lines_of(err)
     assert (status, out, numbers(refusal)) == (4, "", counts)
     assert waiters(box.environ) == ()
+
+
+def test_a_device_in_use_that_is_too_small_is_not_waited_for(box: Box) -> None:
+    task = Task(("0", "3"), user="mira", command="python a.py", pid=os.getpid(), memory=9000, load=90)
+    box.driver.show_box(replace(EIGHT, tasks=(task,)))
+    status, out, err = box.call("run", "--wait", "1s", "--min-free", "500G", "-n", "1", "--", "true")
+    assert (status, out, numbers(lines_of(err)[0])) == (4, "", [1])
 
 
 def test_a_simulated_box_is_not_waited_for(box: Box) -> None:

@@ -51,6 +51,9 @@ def allocate_in_turn(
     request = allocator.request
     refuse_elsewhere(allocator.source)
     allocator.want |= _LOOK
+    if request.min_free is not None:
+        # The shortest reading leaves out the memory of devices in use: some are always too small.
+        allocator.want &= ~Want.VERDICT
     began = time.monotonic()
     snapshot = allocator.read()
     keys = _eligible(allocator, snapshot)
