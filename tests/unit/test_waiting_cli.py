@@ -186,7 +186,7 @@ def test_what_will_never_be_is_not_waited_for(box: Box, words: tuple[str, ...], 
 
 
 def test_a_device_in_use_that_is_too_small_is_not_waited_for(box: Box) -> None:
-    task = Task(("0", "3"), user="mira", command="python a.py", pid=os.getpid(), memory=9000, load=90)
+    task = Task(devices=("0", "3"), user="mira", command="python a.py", pid=os.getpid(), memory=9000, load=90)
     box.driver.show_box(replace(EIGHT, tasks=(task,)))
     status, out, err = box.call("run", "--wait", "1s", "--min-free", "500G", "-n", "1", "--", "true")
     assert (status, out, numbers(lines_of(err)[0])) == (4, "", [1])
