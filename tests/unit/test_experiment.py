@@ -51,6 +51,12 @@ def differences(comparison: Experiment) -> list[float | None]:
     return [each.difference and round(each.difference, 1) for each in summaries(comparison)]
 
 
+def test_a_comparison_without_a_run_that_went_well_has_failed_for_people() -> None:
+    well, not_well = compared((run(),), (FAILED,)), compared((FAILED,), (FAILED,))
+    assert (well.outcome, not_well.outcome) == ("done", "failed")
+    assert not_well.state == "done", "it has ended"
+
+
 def test_the_guides_benchmark() -> None:
     """Hugging Face's guide for one machine with several GPUs: DP, DDP with NVLink, DDP without P2P."""
     found = compared(*((run(runtime=time),) for time in (110.5948, 101.9003, 131.4367)))

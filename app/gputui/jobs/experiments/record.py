@@ -182,6 +182,11 @@ class Experiment:
         return any(run.state == "done" for row in self.rows for run in row.runs)
 
     @property
+    def outcome(self) -> str:
+        """Its state for people: "failed" for one that is done, but not well."""
+        return "failed" if self.state == "done" and not self.went_well else self.state
+
+    @property
     def basis(self) -> Basis:
         """The figure that variants are compared by. The time in the log counts if every successful run has
         it, because it leaves start-up out."""

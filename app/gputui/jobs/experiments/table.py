@@ -82,7 +82,7 @@ def headline(experiment: Experiment) -> str:
     for state in ("running", "waiting", "failed", "timeout", "stopped"):
         number = experiment.count(state)
         parts += [f"{number} {'took too long' if state == 'timeout' else state}"] if number else []
-    return printable(f"{kind} {experiment.id} {experiment.state}: {', '.join(parts)}")
+    return printable(f"{kind} {experiment.id} {experiment.outcome}: {', '.join(parts)}")
 
 
 def by_what(experiment: Experiment) -> str:
@@ -268,7 +268,7 @@ def experiment_columns(now: float) -> list[Column[Experiment]]:
     """The columns of the list of experiments. `now` is seconds since the epoch."""
     return [
         Column("ID", lambda each: each.id, "strong"),
-        Column("STATE", lambda each: each.state),
+        Column("STATE", lambda each: each.outcome),
         Column("RUNS", lambda each: f"{each.runs_over}/{each.runs_in_all}"),
         Column("FAILED", lambda each: str(each.count("failed", "timeout") or UNKNOWN)),
         Column("BEGAN", lambda each: f"{duration(max(0.0, now - each.created))} ago"),

@@ -25,7 +25,7 @@ def headline(found: Sequence[Experiment], unreadable: int, width: int) -> Line:
 def listed(found: Sequence[Experiment], width: int, now: float) -> list[Line]:
     """The headings, and one line per experiment. `now` is seconds since the epoch."""
     signed = Column[Experiment](
-        "  ID", lambda each: f"{SIGNS[each.state][0]} {each.id}", lambda each: SIGNS[each.state][1]
+        "  ID", lambda each: f"{SIGNS[each.outcome][0]} {each.id}", lambda each: SIGNS[each.outcome][1]
     )
     columns = [signed, *experiment_columns(now)[1:]]
     return [clip(line, width) for line in table_lines(columns, found, heading=True)]

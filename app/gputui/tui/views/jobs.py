@@ -98,8 +98,8 @@ def _unclaimed_uses(app_state: AppState) -> list[ClaimedUse]:
 
 
 def news(before: Snapshot | None, now: Snapshot) -> list[tuple[str, bool]]:
-    """The news about jobs between two snapshots, a sentence each, and whether it is good: a waiting job has
-    started, or a job has ended."""
+    """The news about jobs between two snapshots, a sentence each, and whether it is no failure: a waiting job
+    has started, or a job has ended."""
     if before is None:
         return []
     earlier = {job.id: job for job in before.jobs}
@@ -108,7 +108,11 @@ def news(before: Snapshot | None, now: Snapshot) -> list[tuple[str, bool]]:
         was = earlier.get(job.id)
         if job.over:
             if not was.over if was else (job.ended or 0.0) >= before.time:
-                found.append((f"job {job.id} {_ended(job)}", job.state == "done"))
+                # (A stop without a reason is one that the user asked for.)
+                well = job.state == "done" or (
+                    job.state == "stopped" and job.why is None and job.trouble is None
+                )
+                found.append((f"job {job.id} {_ended(job)}", well))
         elif was is not None and was.in_line_for is not None and job.in_line_for is None:
             waited = how_long(was, now.time)
             where = gpus(labels_of(job, now)) if job.devices else "the CPU"
