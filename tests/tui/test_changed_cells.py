@@ -138,7 +138,7 @@ async def test_a_reading_is_painted_at_once_where_no_layout_is_due(sent: list[st
         shown.check()
         # The launch line takes another height, and all that is above it moves.
         s.main.set_app_state(s.main.app_state.clear())
-        s.main.set_app_state(replace(s.main.app_state, always_warns=True, options=LaunchOptions(LONG)))
+        s.main.set_app_state(replace(s.main.app_state, options=LaunchOptions(LONG)))
         sent.clear()
         take(s, working(2))
         assert not sent, "it waits for the new layout"

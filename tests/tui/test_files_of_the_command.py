@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fuzz.hostile_files import EVERY
-from gputui.launching.host_environment import ThisHost
+from gputui.launching.host_environment import READING, ThisHost
 from tui.support import session
 
 
@@ -47,6 +47,27 @@ async def test_keys_are_answered_while_a_file_is_read(disk: Disk, tmp_path: Path
         disk.answers.set()
         await s.until(lambda: s.written)
         assert threading.main_thread() not in disk.threads
+
+
+@pytest.mark.parametrize("slow", [False, True])
+async def test_only_a_slow_reading_is_told(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, slow: bool
+) -> None:
+    monkeypatch.setattr("gputui.tui.screens.main._SLOW", 0.01 if slow else 1000.0)
+    (tmp_path / "x.sh").write_text("python a.py\n")
+
+    def told() -> bool:
+        return READING in " ".join(" ".join(s.texts("#launch")).split())
+
+    async with session("rtx4090", ("bash", str(tmp_path / "x.sh")), interval=1000, size=(160, 40)) as s:
+        await s.until(disk.asked.is_set)
+        await s.press("0", "y")
+        if slow:
+            await s.until(told)
+        assert told() is slow and (READING in s.main.message) is slow
+        disk.answers.set()
+        await s.until(lambda: s.written)
+        assert not told()
 
 
 async def test_a_launch_waits_for_the_files_that_it_is_made_of(disk: Disk, tmp_path: Path) -> None:

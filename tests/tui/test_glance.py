@@ -61,9 +61,9 @@ def test_who_holds_a_device_without_using_it_is_named() -> None:
     assert "idle" not in state_of(watched(30), watched(30).box.devices[0])[1]
     state = watched(90)
     sign, words, look = state_of(state, state.box.devices[0])
-    assert (sign, words, look) == (GLYPHS["idle"], "bo idle 1m", "idle")
+    assert (sign, words, look) == (GLYPHS["idle"], "bo idle ≥1m", "idle")
     selected, _ = state.toggle(state.box.devices[0])
-    assert selected.warnings[0].endswith("bo idle 1m")
+    assert selected.warnings[0].endswith("bo idle ≥1m")
     assert state_of(state, state.box.devices[1])[2] == "free"
     assert state.outlook.occupied[0].hoarded
 

@@ -99,7 +99,7 @@ async def test_d_starts_a_job_that_D_shows_and_that_outlives_the_screen(desk: De
         assert f"job {job.id} started" in s.main.message
         await s.press("D")
         await s.until(lambda: shown(s, "on 5,4"))
-        assert texts(s)[1].split()[:4] == ["ID", "STATE", "RAN", "DEVICES"]
+        assert texts(s)[1].split()[:4] == ["ID", "STATE", "RAN", "GPU"]
         assert f"▸ {job.id}  ▶ running" in texts(s)[2]
         assert "GPU 5,4" in texts(s)[2]
         assert "1 of 1 running" in texts(s)[0]
@@ -626,8 +626,8 @@ async def test_a_job_that_waited_and_starts_is_told_with_its_devices(desk: Desk)
         ({"state": "ended", "status": None}, "ended, status unknown, after 1h02m"),
         ({"state": "done", "status": 0}, "ended with status 0 after 1h02m"),
         ({"state": "failed", "status": 124}, "ended with status 124 after 1h02m"),
-        ({"state": "failed", "status": 124, "waits": 1}, "gave up after waiting 1h02m"),
-        ({"state": "stopped", "signal": 15, "waits": 1}, "was stopped after waiting 1h02m"),
+        ({"state": "failed", "status": 124, "waits": 1}, "gave up after waiting 2h"),
+        ({"state": "stopped", "signal": 15, "waits": 1}, "was stopped after waiting 2h"),
     ],
 )
 def test_how_a_job_ended_in_words(facts: dict[str, object], words: str) -> None:
@@ -714,6 +714,19 @@ async def test_the_launch_line_of_a_job_is_shown_and_leaves_its_log_room(desk: D
             assert len(log(s)) >= 3
 
 
+async def test_with_room_a_name_is_whole_and_a_commands_device_does_not_repeat_it() -> None:
+    box = box_at("shared")
+    title = "python finetune.py --config " + "x" * 30
+    job = summary(keys=(box.devices[6].key,), name=title)
+    async with session(replace(box, jobs=(job,)), size=(200, 60)) as s:
+        s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
+        await s.press("D")
+        lines = texts(s)
+        assert any(title in line for line in lines[1:3])
+        rule = next(n for n, line in enumerate(lines) if "devices of m6u5" in line)
+        assert "finetune" not in lines[rule + 1] and lines[rule + 1].split()[0] == "6"
+
+
 # The panel of the main screen
 
 
@@ -732,7 +745,7 @@ def test_the_panel_has_a_line_a_job_and_the_end_of_a_log_where_there_is_room() -
     others = [summary(f"k3f{n}", state="done", status=0, ended=OPENED) for n in range(5)]
     seen = panel(130, 20, running, *others)
     assert "jobs" in seen[0] and "1 of 6 running" in seen[0]
-    for words in ("m6u5", "▶ running", "1h02m", "GPU 6", "peak 40.0G", "train.py", "epoch 4"):
+    for words in ("m6u5", "▶ running", "1h02m", "GPU 6", "40.0G", "train.py", "epoch 4"):
         assert words in seen[1]
     assert seen[5].strip() == "… 2 more: D"
     assert "log of m6u5" in seen[6] and seen[7:] == [" epoch 1", " epoch 2", " epoch 3", " epoch 4"]

@@ -161,7 +161,7 @@ async def test_a_page_repaints_itself_by_one_timer(monkeypatch: pytest.MonkeyPat
 
 
 _MEANINGS = {
-    "P": {"show_as"}, "R": {"rerun", "again"}, "S": {"stop", "leave"}, "V": {"experiments"},
+    "P": {"show_as", "show_list"}, "R": {"rerun", "again"}, "S": {"stop", "leave"}, "V": {"experiments"},
     "X": {"signal"}, "a": {"one"}, "c": {"clone"}, "d": {"detach"}, "e": {"edit", "type", "model"},
     "f": {"follow_log"}, "l": {"launcher"}, "m": {"measure"}, "r": {"return"}, "s": {"sort"},
     "v": {"compare"}, "x": {"clear", "default", "forget", "change"},

@@ -341,7 +341,7 @@ async def test_enter_on_a_full_box_offers_the_line() -> None:
         await s.press("enter")
         assert isinstance(s.app.screen, LineScreen)
         said = str(s.app.screen.query_one("#what", Static).render())
-        assert said.startswith("All busy.") and "⏎ yes" in hints(s)
+        assert said.startswith("3rd in line") and "All busy" in said and "⏎ yes" in hints(s)
         await s.press("escape")
         assert "w waits in line" in s.texts("#selection")[1]
 

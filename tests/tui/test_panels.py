@@ -159,8 +159,8 @@ async def test_the_page_of_panels_names_its_keys_and_why_a_panel_is_not_there() 
         body, footer = (s.app.screen.query_one(part, Lines) for part in ("#page-body", "#page-footer"))
         assert all(key in footer.texts[-1] for key in ("esc", "/", "space", "?"))
         absent = [line for line in body.texts if "120" in line]
-        named = ("Timelines", "Links", "GPU at cursor")
-        assert [name in line for name, line in zip(named, absent, strict=True)] == [True] * 3
+        named = ("Timelines", "GPU at cursor")
+        assert [name in line for name, line in zip(named, absent, strict=True)] == [True] * 2
         await s.resize(130, 40)
         assert not any("120" in line for line in body.texts)
         await s.press("escape")

@@ -128,6 +128,18 @@ async def test_by_person_and_as_a_list_are_one_page() -> None:
             await s.press("P")
 
 
+async def test_the_keys_name_the_forms_that_are_not_shown() -> None:
+    async with session("shared", size=(130, 40)) as s:
+        for keys, named, unnamed in (
+            (("@people",), ("tab tree", "P list"), "P people"),
+            (("P",), ("tab tree", "P people"), "list"),
+            (("tab",), ("tab list", "P people"), "tab tree"),
+        ):
+            await s.press(*keys)
+            line = s.app.screen.query_one("#page-footer", Lines).texts[-1]
+            assert all(each in line for each in named) and unnamed not in line
+
+
 async def test_a_filter_leaves_the_people_who_have_such_a_process() -> None:
     async with session(people(ana=3, bo=2, jun=1)) as s:
         await s.press("@people", "slash", *("g", "p", "u", "space", "1"), "enter")

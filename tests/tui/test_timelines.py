@@ -14,6 +14,7 @@ import pytest
 
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.snapshot import HostLoad, Snapshot
+from gputui.timeline import ring_file
 from gputui.timeline.store import Metric, Span, Store
 from gputui.tui.app_state import AppState
 from gputui.tui.screens.timelines import TimelinesScreen
@@ -200,6 +201,28 @@ def test_the_highest_figure_is_of_one_reading_and_the_lowest_of_a_columns_mean()
     }
     assert told["max"] == 100
     assert told["mean"] == pytest.approx(10, abs=3) and told["min"] <= told["mean"]
+
+
+def test_the_bars_of_memory_reach_their_maximum_and_minutes_from_a_file_have_no_body() -> None:
+    older, store, state = Store(), Store(), AppState({})
+    for second in range(-240, -60):
+        used = 70 * GIB if second % 60 == 0 else 0
+        device = gpu(0, utilization=60 * (second // 6 % 2), memory_used=used)
+        older.add(NOW + second, [device])
+    minute = int(NOW // 60)
+    store.adopt(ring_file.read(ring_file.whole(older, [gpu(0).key], minute), minute))
+    snapshot = box(gpu(0), gpu(1))
+    state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
+    assert "means of minutes" in "".join(_texts(timelines_pane(state, 80, 8)))
+    for metric in ("utilization", "memory"):
+        lines, frame = charts_of(state, 80, 9, 300, metric)  # type: ignore[arg-type]
+        assert frame is not None and frame.averaged
+        rows = _texts(lines)[: frame.devices.index(gpu(1).key)]
+        bars = "".join(rows)[frame.lefts[0] :]
+        assert not set("▂▃▄▅▆▇█") & set(bars) and set("─▔") & set(bars), metric
+        if metric == "memory":
+            assert "70.0G" in rows[-1] or "70.0G" in bars
+            assert set("─▔") & set(rows[0]), "of 80 GiB, 70 are near the top"
 
 
 def test_the_highest_of_a_column_is_a_shade_above_its_mean_without_a_gap() -> None:
@@ -403,7 +426,7 @@ async def test_the_page_zooms_reads_a_moment_and_goes_to_a_device() -> None:
     async with session(source=_WithPast(box(*EIGHT)), size=(100, 30)) as s:
         await s.press("@timelines")
         await s.until(lambda: any(full in text for text in _page(s) for full in ("█" * 10, "▇" * 10)))
-        assert "all devices" in _page(s)[0] and "last 5m" in _page(s)[0]
+        assert "all GPUs" in _page(s)[0] and "last 5m" in _page(s)[0]
         await s.press("plus")
         assert "last 1m" in _page(s)[0]
         await s.press("minus", "minus")
@@ -422,7 +445,7 @@ async def test_escape_closes_the_moment_then_the_one_device_then_the_page() -> N
         await s.press("escape")
         assert "timelines: GPU 1" in _page(s)[0] and " at " not in _page(s)[0]
         await s.press("escape")
-        assert "all devices" in _page(s)[0]
+        assert "all GPUs" in _page(s)[0]
         await s.press("escape")
         assert s.app.screen is s.main
         await s.press("@timelines", "left", "enter", "q")
@@ -436,7 +459,7 @@ async def test_the_page_shows_as_many_devices_as_fit_after_the_terminal_has_grow
         await s.press(*["j"] * 7)
         assert "of 8 GPUs" in _page(s)[0] and any(row.lstrip("▸ ").startswith("7 ") for row in _page(s))
         await s.resize(130, 40)
-        assert "all devices" in _page(s)[0]
+        assert "all GPUs" in _page(s)[0]
         assert all(any(row.lstrip("▸ ").startswith(f"{n} ") for row in _page(s)) for n in range(8))
 
 

@@ -421,7 +421,7 @@ async def test_wide_terminals_have_the_links_beside_the_table() -> None:
         assert heading.split() == [str(n) for n in range(8)]
         assert first.split()[:4] == ["▸", "0", "╲", "▇1"]
     async with session("dgx-2", size=(130, 40)) as running:
-        await running.until(lambda: any("between all 16 GPUs" in row for row in running.texts("#lists")))
+        await running.until(lambda: "NV6 between all 16 GPUs" in running.texts("#selection")[0])
         assert not any("╲" in row for row in running.texts("#lists"))
 
 

@@ -143,7 +143,7 @@ def test_the_list_has_a_line_a_job_in_the_order_of_the_screen(call: Call, desk: 
     order = [job.id for job in sorted(all_jobs(desk.environ), key=place_in_list)]
     assert order[0] == third.id
     lines = [line.split() for line in call("jobs").text.splitlines()]
-    assert lines[0] == ["ID", "NAME", "DEVICES", "STATE", "STATUS", "RAN", "ENDED", "COMMAND"]
+    assert lines[0] == ["ID", "NAME", "GPU", "STATE", "STATUS", "RAN", "ENDED", "COMMAND"]
     assert [line[0] for line in lines[1:]] == order
     found = {line[0]: line for line in lines[1:]}
     assert found[first.id][1:6] == ["llama", "5,4", "(demo)", "failed", "3"]
@@ -169,7 +169,7 @@ def test_the_time_in_line_is_none_of_the_time_that_a_job_ran(desk: Desk) -> None
 def test_the_time_in_line_is_told_with_the_state_and_a_job_that_never_began_has_not_run(
     facts: dict[str, Any], state: list[str]
 ) -> None:
-    job = Job("c3x5", created=1000.0, argv=("x",), waits=1, **facts)
+    job = Job(id="c3x5", created=1000.0, argv=("x",), waits=1, **facts)
     for names in ("id state ran", "id outcome ran"):
         _, row = printed(job_columns(names, 1060.0), [job])
         told = row.split()

@@ -34,7 +34,7 @@ from gputui.tui.views.header import header
 from gputui.tui.views.help import help_lines
 from gputui.tui.views.launch import launch, lines_wanted
 from gputui.tui.views.matrix import Layout as MatrixLayout
-from gputui.tui.views.matrix import alike_lines, matrix
+from gputui.tui.views.matrix import alike_words, matrix
 from gputui.tui.views.processes import processes
 from gputui.tui.views.selection import selection_lines
 from gputui.tui.views.table import state_of, table
@@ -194,7 +194,7 @@ def test_one_column_has_timelines_where_the_other_panels_leave_lines(
 
 
 def test_what_has_no_room_is_left_out_whole_and_the_most_important_stays() -> None:
-    assert share(8, [PROCESSES, JOBS, LINKS]) == (("processes", 4), ("jobs", 4))
+    assert share(8, [PROCESSES, JOBS, LINKS]) == (("processes", 5), ("jobs", 3))
     assert share(3, [PROCESSES, JOBS]) == (("jobs", 3),)
     assert share(2, [PROCESSES, JOBS]) == ()
 
@@ -209,27 +209,21 @@ def test_a_small_screen_of_eight_gpus_shows_jobs_the_queue_and_processes() -> No
     assert [len(lines) for lines in texts.values()] == [2, 2, 3]
 
 
-@pytest.mark.parametrize("command", ["sleep 9", "torchrun --nproc-per-node=4 train.py"])
-def test_a_usual_command_leaves_the_panels_of_a_small_screen_their_lines(command: str) -> None:
-    app_state = AppState({}, LaunchOptions(tuple(command.split()))).with_snapshot(BOX)
-    room = launch_room(24, 8, lines_wanted(app_state, 80))
-    layout = lay_out(80, 24, 8, 3 + room.lines, parts(app_state, 80))
-    assert {name for name, _ in layout.heights} == {"jobs", "queue", "processes"}
-    blank = [line for line in launch(app_state, 80, room) if not _text([line])]
-    assert len(blank) <= 1
-
-
-@pytest.mark.parametrize(("width", "lines"), [(130, 3), (200, 2)])
-def test_where_all_links_are_the_same_words_say_so_and_other_panels_have_the_room(
-    width: int, lines: int
-) -> None:
+def test_processes_without_a_line_are_counted_in_the_rule_and_take_none_from_the_others() -> None:
     app_state = AppState({}).with_snapshot(BOX)
-    panel = PANELS_BY_NAME["links"]
-    assert panel.size(app_state, width) == Size(2, lines)
-    drawn = panel.lines(app_state, side_width(width), lines)
-    assert len(drawn) == lines
-    text = _text(drawn)
-    assert "NV18 between all 8 GPUs" in text and "NUMA 0: GPU 0–3, NUMA 1: GPU 4–7" in text
+    for height in (2, 3, 4):
+        rule, *rows = ["".join(text for text, _ in line) for line in processes(app_state, 80, height)]
+        assert f"{5 - height} more: p" in rule and len(rows) == height - 1
+        assert all("more" not in row for row in rows)
+    assert "more" not in _text(processes(app_state, 80, 5)[:1])
+    assert dict(share(6, parts(app_state, 80))) == {"jobs": 2, "queue": 2, "processes": 2}
+
+
+def test_where_all_links_are_the_same_words_say_so_and_other_panels_have_the_room() -> None:
+    app_state = AppState({}).with_snapshot(BOX)
+    assert PANELS_BY_NAME["links"].size(app_state, 200) == Size(0, 0)
+    words = alike_words(app_state).split("  ")
+    assert words == ["NV18 between all 8 GPUs: 18 NVLinks", "NUMA 0: GPU 0–3, NUMA 1: GPU 4–7"]
 
 
 def test_network_devices_are_named_beside_the_gpus_that_they_are_nearest_to() -> None:
@@ -243,18 +237,17 @@ def test_network_devices_are_named_beside_the_gpus_that_they_are_nearest_to() ->
     )
     assert BOX.topology is not None
     box = replace(BOX, topology=replace(BOX.topology, nics=nics, nic_links=links))
-    lines = alike_lines(AppState({}).with_snapshot(box), 200)
-    assert "mlx5_0: PIX GPU 0,1" in _text(lines) and "mlx5_1: SYS every GPU" in _text(lines)
+    words = alike_words(AppState({}).with_snapshot(box)).split("  ")
+    assert words[-2:] == ["mlx5_0: PIX GPU 0,1", "mlx5_1: SYS every GPU"]
 
 
 def test_sixteen_gpus_have_no_matrix_beside_the_table_and_words_where_all_links_are_the_same() -> None:
     box = at(BOXES["dgx-2"], 0.0, 1_700_000_000.0)
-    panel, app_state = PANELS_BY_NAME["links"], AppState({}).with_snapshot(box)
-    assert panel.size(app_state, 130).wants <= 4
-    assert "between all 16 GPUs" in _text(panel.lines(app_state, side_width(130), 4))
+    assert "between all 16 GPUs" in alike_words(AppState({}).with_snapshot(box))
     cut = (("X", *["SYS"] * 15), *(("SYS", *row[1:]) for row in box.links[1:]))
-    other = replace(box, links=cut)
-    assert panel.size(AppState({}).with_snapshot(other), 130) == Size(0, 0)
+    for links in (box.links, cut):
+        app_state = AppState({}).with_snapshot(replace(box, links=links))
+        assert PANELS_BY_NAME["links"].size(app_state, 130) == Size(0, 0)
 
 
 def test_links_that_differ_stay_a_matrix_with_their_meaning_where_there_is_room() -> None:
@@ -350,11 +343,22 @@ def test_the_state_has_room_for_what_it_says_before_bars_limits_and_names(width:
         assert all(name in lines[0] for name in ("UTIL", "MEMORY", "°C", "W", "MBW%", "CLOCK"))
 
 
-def test_each_process_has_one_line_whatever_room_there_is() -> None:
+def test_each_process_has_one_line_in_a_narrow_panel() -> None:
     app_state = AppState({}).with_snapshot(BOX)
     lines = ["".join(text for text, _ in line) for line in processes(app_state, 46, 20)]
     assert sorted(line.split()[0].lstrip("◔") for line in lines[1:]) == ["0", "1", "3", "6"]
     assert any(line.endswith("…") for line in lines)
+
+
+def test_a_wide_panel_wraps_commands_where_lines_are_free() -> None:
+    long = " ".join(["torchrun", *(f"--option-{n}" for n in range(20))])
+    app_state = AppState({}).with_snapshot(box(busy(gpu(0), job(7, command=long))))
+    low, high = (
+        ["".join(text for text, _ in line) for line in processes(app_state, 100, height)] for height in (2, 9)
+    )
+    assert low[-1].endswith("…") and len(low) == 2
+    assert " ".join(" ".join(high[1:]).split()).endswith(long)
+    assert all(len(line) < 100 for line in [*low, *high])
 
 
 def test_a_command_that_is_cut_keeps_the_name_of_its_script() -> None:
@@ -379,13 +383,7 @@ def test_remarks_are_wrapped_only_where_there_is_room() -> None:
 @pytest.mark.parametrize("name", list(BOXES))
 @pytest.mark.parametrize(("width", "height", "most"), [(130, 40, 20), (200, 60, 22)])
 def test_few_lines_of_a_column_are_blank(name: str, width: int, height: int, most: int) -> None:
-    state = AppState({}).with_snapshot(at(BOXES[name], 60.0, 1_700_000_000.0))
-    store, now = Store(), 1_700_000_060.0
-    for second in range(-300, 1, 10):
-        past = at(BOXES[name], 60.0 + second, 1_700_000_000.0)
-        store.add(now + second, past.devices, 2.0)
-    assert state.snapshot is not None
-    state = replace(state, timelines=store.after(state.snapshot, 1.0))
+    state = _with_past(name)
     layout = lay_out(width, height, len(state.rows), 6, parts(state, width))
     assert layout.beside is not None
     for column in filter(None, (layout.left, layout.beside, layout.bottom)):
@@ -395,6 +393,29 @@ def test_few_lines_of_a_column_are_blank(name: str, width: int, height: int, mos
             for line in _panel(state, panel, column.width, lines)
         ]
         assert shown.count("") <= most, (column, shown.count(""))
+
+
+@pytest.mark.parametrize("name", list(BOXES))
+@pytest.mark.parametrize(("width", "height"), [(130, 40), (200, 60)])
+def test_no_panel_touches_the_last_column(name: str, width: int, height: int) -> None:
+    state = _with_past(name)
+    layout = lay_out(width, height, len(state.rows), 6, parts(state, width))
+    for column in filter(None, (layout.left, layout.beside, layout.bottom)):
+        for panel, lines in column.heights:
+            for line in _panel(state, panel, column.width, lines):
+                text = "".join(text for text, _ in line).rstrip()
+                assert len(text) < column.width, (panel, text)
+
+
+def _with_past(name: str) -> AppState:
+    """A box of the demo with the last five minutes."""
+    state = AppState({}).with_snapshot(at(BOXES[name], 60.0, 1_700_000_000.0))
+    store, now = Store(), 1_700_000_060.0
+    for second in range(-300, 1, 10):
+        past = at(BOXES[name], 60.0 + second, 1_700_000_000.0)
+        store.add(now + second, past.devices, 2.0)
+    assert state.snapshot is not None
+    return replace(state, timelines=store.after(state.snapshot, 1.0))
 
 
 def _panel(state: AppState, name: str, width: int, lines: int) -> list[Line]:

@@ -348,7 +348,7 @@ def test_unequal_and_unknown_memory_of_a_folded_job() -> None:
 def test_what_has_no_line_beside_the_table_is_counted() -> None:
     many = app_state(*(job(n + 1, command=f"python {n}.py") for n in range(20)))
     lines = texts(processes(many, 76, 9))
-    assert len(lines) == 9 and lines[-1] == " + 13 more: p"
+    assert len(lines) == 9 and "12 more: p" in lines[0] and "7.py" in lines[-1]
     assert len(processes(many, 76, 21)) == 21
 
 

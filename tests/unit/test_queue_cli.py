@@ -114,7 +114,7 @@ def test_nobody_in_line_is_said_on_stderr(call: Call) -> None:
     ended = call("queue", "--demo", "idle")
     assert (ended.status, ended.out) == (0, "") and "queue is empty" in ended.err
     full = call("queue", "--demo", "lost")
-    assert "queue is empty" in full.err and "FREE AGAIN" in full.out, "whoever might wait asks"
+    assert "queue is empty" in full.err and "EXPECTED FREE" in full.out, "whoever might wait asks"
     assert call("queue", "--demo", "idle", "--json").json == {"schema": 1, "waiters": [], "held": []}
 
 
@@ -135,7 +135,7 @@ def test_the_demo_box_has_a_line_in_motion(call: Call) -> None:
     assert rows[1].split()[:2] == ["1", "ana"] and rows[2].split()[:2] == ["2", "lee"]
     assert any(row.startswith("next: ana · ") for row in rows)
     head = next(place for place, row in enumerate(rows) if row.startswith("GPU "))
-    assert "FREE AGAIN" in rows[head] and "idle 7h13m: ask bo" in rows[head + 1]
+    assert "EXPECTED FREE" in rows[head] and "idle 7h13m: ask bo" in rows[head + 1]
     film = [at(BOXES["shared"], elapsed, NOW) for elapsed in (0, 5, 20, 45, 50)]
     users = [[each.user for each in snapshot.waiters] for snapshot in film]
     claimed, snapshot = [len(snapshot.claims) for snapshot in film], film[-1]

@@ -56,8 +56,23 @@ def test_the_first_in_line_is_told_what_is_missing() -> None:
     assert reasons(TWO_BUSY, waiter(1, "ana", 1, 0)) == ["GPU 0 is not free"]
     assert reasons(TWO_BUSY, waiter(1, "ana", 2, 0, 1)) == ["GPUs 0 and 1 are not free"], "others are free"
     assert reasons(box(*map(busy, FOUR)), waiter(1, "ana", 2, 0, 1, 2)) == ["GPUs 0, 1 and 2 are not free"]
-    assert reasons(box(*map(busy, FOUR)), waiter(1, "ana", 2)) == ["no device is free, needs 2"]
+    assert reasons(box(*map(busy, FOUR)), waiter(1, "ana", 2)) == ["no GPU is free, needs 2"]
     assert reasons(TWO_BUSY, waiter(1, "ana", 2)) == ["GPUs 2 and 3 free, starts soon"]
+
+
+def test_a_request_that_does_not_start_on_devices_that_stay_free_is_not_said_to_start_soon() -> None:
+    def told(*free: float, **facts: Any) -> str:
+        snapshot = replace(TWO_BUSY, waiters=(replace(waiter(1, "ana", 2), **facts),))
+        known = dict(zip(KEYS[2:], free, strict=False))
+        (turn,) = outlook(snapshot, verdicts(snapshot), {}, 600.0, known).turns
+        return blocking_reason(turn, snapshot)
+
+    long = {"since": NOW - 1100}
+    assert "starts soon" in told(), "one reading knows nothing of the time before"
+    assert "starts soon" in told(1080, 59, **long) and "starts soon" in told(1080, 1080, since=NOW - 59)
+    assert "18m, not started" in told(3000, 1080, **long) and "starts soon" not in told(3000, 1080, **long)
+    assert "jobs log e3y2" in told(1080, 1080, **long, job="e3y2", ours=True)
+    assert "jobs log" not in told(1080, 1080, **long, job="e3y2")
 
 
 def test_who_waits_for_other_devices_is_next_too() -> None:
@@ -75,7 +90,7 @@ def test_who_waits_inside_a_lease_is_in_nobodys_way() -> None:
 def test_devices_that_never_do_are_not_counted() -> None:
     divided = gpu(0, mig=True)
     parts = box(divided, instance(divided, 0), instance(divided, 1), FOUR[1])
-    assert reasons(parts, waiter(1, count=2)) == ["only 1 of the devices here matches: it can never start"]
+    assert reasons(parts, waiter(1, count=2)) == ["only 1 of the GPUs here matches: it can never start"]
     assert reasons(parts, waiter(1, count=1)) == ["GPUs 0:0, 0:1 and 1 free, starts soon"]
 
 
@@ -113,23 +128,30 @@ def test_who_has_the_devices_those_first_who_may_be_asked_for_one() -> None:
     there = replace(there, claims=(Claim(KEYS[1], "bo", NOW - 7300), Claim(KEYS[3], "lee", NOW - 3000)))
     assert occupied(there, _1=2400.0, _2=2400.0) == [
         (1, True, ("bo", "2h01m", "idle 40m: ask bo", "python train.py")),
-        (3, True, ("lee", "50m", "nothing runs on it: ask lee", "")),
+        (3, True, ("lee", "50m", "not in use: ask lee", "")),
         (0, False, ("mira", "1h", "not known", "python train.py")),
         (2, False, ("kim", "1m", "not known", "python train.py")),
     ]
     told = occupied(there)
     assert [(index, hoarded) for index, hoarded, _ in told] == [(3, True), (0, False), (1, False), (2, False)]
-    assert told[2][2][2] == "not known", "how long it has been idle is not known from one reading"
+    assert told[2][2][2] in ("", "not known"), "how long it has been idle is not known from one reading"
 
 
 def test_nobody_is_asked_for_their_own_device() -> None:
     there = replace(box(FOUR[0]), claims=(Claim(KEYS[0], "me", NOW - 3000, own=True),))
-    assert occupied(there)[0][2] == ("you", "50m", "nothing runs on it", "")
+    assert occupied(there)[0][2] == ("you", "50m", "not in use", "")
 
 
 def test_a_claim_by_another_user_than_the_one_who_runs_is_named() -> None:
     there = replace(box(busy(FOUR[0])), claims=(Claim(KEYS[0], "lee", NOW - 60),))
-    assert occupied(there)[0][2][:3] == ("mira", "1h", "claimed by lee")
+    assert occupied(there)[0][2][:3] == ("mira", "1h", "not known, claimed by lee")
+
+
+def test_a_claimed_device_is_free_when_its_job_ends_whether_or_not_the_job_uses_it() -> None:
+    young = Claim(KEYS[0], "me", NOW - 20, job="f2z5", own=True)
+    assert occupied(replace(box(FOUR[0]), claims=(young,)))[0][2][2] == "when job f2z5 ends"
+    used = replace(box(busy(FOUR[0])), claims=(Claim(KEYS[0], "mira", NOW - 20, job="m6u5"),))
+    assert occupied(used)[0][2][2] == "when job m6u5 ends"
 
 
 def test_a_claim_whose_command_has_ended_says_what_keeps_it() -> None:

@@ -50,7 +50,7 @@ def test_a_request_in_line_says_what_its_devices_lack() -> None:
     second = replace(first, max_util=5, count=1, devices=frozenset(d.uuid for d in THREE.devices[:2]))
     (turn,) = outlook(replace(THREE, waiters=(second,)), verdicts(THREE)).turns
     reason = blocking_reason(turn, THREE)
-    assert reason.startswith("no such device is free; ")
+    assert reason.startswith("no such GPU is free; ")
     assert "GPU 0 70.0G free, 75.0G required" in reason and "GPU 1 utilization 9%" in reason
 
 
@@ -67,7 +67,7 @@ def test_devices_are_waited_for_until_they_meet_the_conditions(
     assert "first in line for 1 GPU: 0 free, GPU 0 " in call.err
     (told,) = json.loads(box.call("queue", "--json")[1])["waiters"]
     assert (told["min_free"], told["max_util"]) == (81800 * 1024 * 1024, None)
-    assert "no such device is free; GPU 0 " in box.call("queue")[1]
+    assert "no such GPU is free; GPU 0 " in box.call("queue")[1]
     box.driver.show(box_of(gpu(0)))
     assert (call.end(), call.out) == (0, "ran\n")
 

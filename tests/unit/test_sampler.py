@@ -201,7 +201,7 @@ def test_the_cheapest_reading_is_load_names_and_the_queue(desk: Start) -> None:
 def test_details_are_read_at_once_of_what_is_looked_at_and_forgotten_once(desk: Start) -> None:
     start = desk()
     start.settle()
-    start.sampler.look_at(["GPU-a"])
+    start.sampler.look_at(["GPU-a"], every=0.1)
     want = start.source.wanted()
     assert Want.DETAILS in want and start.source.among == {"GPU-a"}
     start.source.answer()
@@ -217,6 +217,20 @@ def test_details_are_read_at_once_of_what_is_looked_at_and_forgotten_once(desk: 
     start.sampler.ask()
     assert Want.DETAILS not in start.source.turn()
     assert start.source.among is None
+
+
+def test_a_page_has_the_details_a_second_time_before_the_next_turn(desk: Start) -> None:
+    """The figures that are rates need two readings, and the interval may be long."""
+    start = desk(NEVER)
+    start.settle()
+    start.sampler.look_at(["GPU-a"])
+    for _ in range(2):
+        want = start.source.wanted()
+        assert Want.DETAILS in want and start.source.among == {"GPU-a"}
+        start.source.answer()
+        start.told()
+    start.sampler.ask()
+    assert Want.DETAILS in start.source.turn(), "then at the pace of the interval"
 
 
 def test_who_only_glances_has_the_details_read_less_often(clock: Clock) -> None:
@@ -238,10 +252,10 @@ def test_looking_at_the_same_again_is_no_reason_to_read(desk: Start) -> None:
     start = desk()
     start.settle()
     start.sampler.look_at(())
-    start.sampler.look_at({"GPU-a"})
+    start.sampler.look_at({"GPU-a"}, every=0.1)
     start.source.turn()
     start.told()
-    start.sampler.look_at(["GPU-a"])
+    start.sampler.look_at(["GPU-a"], every=0.1)
     start.sampler.ask()
     start.source.turn()
     start.told()
@@ -250,7 +264,7 @@ def test_looking_at_the_same_again_is_no_reason_to_read(desk: Start) -> None:
 
 def test_the_first_picture_waits_for_no_details() -> None:
     start = Desk(NEVER)
-    start.sampler.look_at(["GPU-a"])
+    start.sampler.look_at(["GPU-a"], every=0.1)
     start.sampler.start()
     assert not start.source.turn() & (Want.DETAILS | Want.HOST)
     assert Want.DETAILS in start.source.turn()

@@ -268,7 +268,7 @@ def test_what_has_a_limit_comes_before_what_has_none() -> None:
     snapshot = replace(box_of(*map(busy, three)), claims=tuple(claims))
     found = outlook(snapshot, verdicts(snapshot)).occupied
     assert [each.device.index for each in found] == [1, 0, 2]
-    again = next(column for column in occupied_columns(snapshot) if column.name == "FREE AGAIN")
+    again = next(column for column in occupied_columns(snapshot) if column.name == "EXPECTED FREE")
     assert [again.text(each) for each in found] == [
         "in 2h10m at the latest, claimed by ana",
         "claimed by ana",

@@ -18,7 +18,7 @@ from gputui.choosing.speed import unlike
 from gputui.choosing.verdict import Idle, Verdict, Verdicts, verdicts
 from gputui.choosing.verdict_text import claimed, refusals, state_and_reason
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import gpus
+from gputui.inventory.formatting import devices_text, gpus
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Source, Want
@@ -368,7 +368,9 @@ class Allocator:
         """Named devices in the requested order; in the order of their names unless one is requested."""
         request = self.request
         if not request.group.fits(len(devices)):
-            raise RequestError(f"{len(devices)} GPUs cannot be divided into groups of {request.group}")
+            raise RequestError(
+                f"{devices_text(len(devices))} cannot be divided into groups of {request.group}"
+            )
         order = request.order or "given"
         keys = {device.key for device in devices}
         alternatives: tuple[Alternative, ...] = ()
@@ -449,7 +451,7 @@ class Allocator:
         never = {key: text for key, (answer, text) in found.items() if answer == "never"}
         needing_force = {key: text for key, (answer, text) in found.items() if answer == "force"}
         if never:
-            summary = f"{len(never)} named devices cannot be used"
+            summary = f"{len(never)} named GPUs cannot be used"
             raise NotEnoughError(
                 "; ".join(never.values()), never, summary, [("", each) for each in never.values()], False
             )
@@ -462,7 +464,7 @@ class Allocator:
             raise NotEnoughError(
                 f"{'; '.join(needing_force.values())}; --force uses {which} anyway",
                 needing_force,
-                f"{len(needing_force)} named devices are not free (--force uses them anyway)",
+                f"{len(needing_force)} named GPUs are not free (--force uses them anyway)",
                 [("", text) for text in needing_force.values()],
             )
         for answer, text in found.values():

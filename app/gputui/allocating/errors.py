@@ -16,7 +16,7 @@ class NotEnoughError(GputuiError):
     """
 
     code, status = "not_enough", 4
-    remedy: str | None = "wait for devices (--wait), or ask for fewer (-n) or others (--gpus)"
+    remedy: str | None = "wait for GPUs (--wait), or ask for fewer (-n) or others (--gpus)"
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class NotEnoughError(GputuiError):
     ) -> None:
         super().__init__(message, devices)
         if not waiting_helps:
-            self.remedy = self.remedy and "ask for fewer devices (-n) or others (--gpus)"
+            self.remedy = self.remedy and "ask for fewer GPUs (-n) or others (--gpus)"
         self.summary, self.reasons = summary, tuple(reasons)
 
 

@@ -17,7 +17,7 @@ from gputui.vendors.registry import vendor_named, vendors_of
 
 def only_here(count: int, can: int, be: str) -> str:
     """The text that the box has only `can` devices for a request of `count`; `be` is the use of them."""
-    here = f"only {devices_text(can)} here" if can else "no device here"
+    here = f"only {devices_text(can)} here" if can else "no GPU here"
     return f"{devices_text(count)} asked for, but {here} can be {be}"
 
 

@@ -32,6 +32,7 @@ class Turn:
             before one that can never start
     could   the devices that would do if they were free; None inside a lease, where others cannot see it
     free    the devices of `could` that are free now, and meet the conditions of the request
+    ready   seconds for which as many of `free` as it needs are known to have been free while it waited
     lacking the other devices of `could` that are free now, each with the condition that it does not meet
     """
 
@@ -41,6 +42,7 @@ class Turn:
     could: tuple[Device, ...] | None = None
     free: tuple[Device, ...] = ()
     lacking: tuple[tuple[Device, Refusal], ...] = ()
+    ready: float = 0.0
 
 
 @frozen
@@ -93,9 +95,10 @@ def outlook(
     judged: Verdicts,
     idle: Mapping[str, float] = MappingProxyType({}),
     after: float = DEFAULT_RULES.idle,
+    free: Mapping[str, float] = MappingProxyType({}),
 ) -> Outlook:
     """The outlook; `judged` holds the verdicts, `idle` is from `idleness.idle_seconds`; `after` is the rule
-    for idleness."""
+    for idleness, `free` has the seconds for which devices have been free, by key."""
     usable = [device for device in snapshot.devices if not _never(judged[device.key])]
     turns = []
     in_vain = {
@@ -118,7 +121,10 @@ def outlook(
             if asked not in chances:
                 chances[asked] = _chances(waiter, usable, snapshot, judged)
             could, good, lacking = chances[asked]
-            turn = replace(turn, could=could, free=good, lacking=lacking)
+            longest = sorted((free.get(device.key, 0.0) for device in good), reverse=True)
+            waited = 0.0 if waiter.since is None else snapshot.time - waiter.since
+            ready = min(waited, longest[waiter.count - 1]) if len(good) >= waiter.count else 0.0
+            turn = replace(turn, could=could, free=good, lacking=lacking, ready=ready)
         turns.append(turn)
     occupied = [
         _occupied(device, judged[device.key], snapshot, idle.get(device.key), after)

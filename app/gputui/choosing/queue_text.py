@@ -30,6 +30,8 @@ from gputui.inventory.waiter import Waiter
 _MOST_LABELS = 6
 _MOST_USER = 12
 """The most cells of a user name on the screen."""
+_LATE = 60.0
+"""Seconds of free devices after which a request should have started: longer than the window, and a look."""
 SILENT = "has lost its place: it is stopped, or its driver does not answer"
 """The text for a waiting request that has given no sign of life for too long."""
 
@@ -88,7 +90,9 @@ def occupied_columns(snapshot: Snapshot) -> tuple[Column[Occupied], ...]:
         Column("USER", _user, most=_MOST_USER),
         _since(lambda each: each.since, snapshot, hoarded),
         # No column moves when another text of the usual length takes the place of one.
-        Column("FREE AGAIN", lambda each: free_again(each, snapshot.time) or "not known", hoarded, least=24),
+        Column(
+            "EXPECTED FREE", lambda each: free_again(each, snapshot.time) or "not known", hoarded, least=24
+        ),
         Column("COMMAND", _command, "dim"),
     )
 
@@ -116,11 +120,14 @@ def blocking_reason(turn: Turn, snapshot: Snapshot) -> str:
     if turn.could is None:
         return "waits for a step within its own job's devices"
     if could < waiter.count:
-        return f"only {could} of the devices here {'matches' if could == 1 else 'match'}: it can never start"
+        return f"only {could} of the GPUs here {'matches' if could == 1 else 'match'}: it can never start"
     missing = waiter.count - len(turn.free)
     free = f"{gpus([*map(snapshot.label, turn.free)])} free"
-    if missing <= 0:
+    if missing <= 0 and turn.ready < _LATE:
         return f"{free}, starts soon"
+    if missing <= 0:
+        says = f": gputui jobs log {printable(waiter.job)} says why" if waiter.ours and waiter.job else ""
+        return f"{free} for {duration(turn.ready)}, not started: its own rules may ask for more{says}"
     lacking = f"; {refusals(turn.lacking, snapshot)}" if turn.lacking else ""
     if turn.free:
         return f"{free}, needs {missing} more{lacking}"
@@ -128,7 +135,7 @@ def blocking_reason(turn: Turn, snapshot: Snapshot) -> str:
         # Other devices may be free, and are shown; the request waits for these.
         return f"{gpus([*map(snapshot.label, turn.could)])} {'is' if could == 1 else 'are'} not free"
     such = "such " if waiter.devices is not None or lacking else ""
-    return f"no {such}device is free{f', needs {missing}' if waiter.count > 1 else ''}{lacking}"
+    return f"no {such}GPU is free{f', needs {missing}' if waiter.count > 1 else ''}{lacking}"
 
 
 def _user(each: Occupied) -> str:
@@ -142,18 +149,25 @@ def free_again(each: Occupied, now: float) -> str:
         return f"in {duration(each.free_in)}"
     if claim is not None and claim.ended:
         return "its command has ended, but a process it started keeps the claim"
+    asked = each.hoarded and each.user is not None and not each.own
     ends, use = in_time(each.until, now), ""
-    if each.verdict.state == "claimed" and each.device.processes == ():
-        use = "nothing runs on it"
-    elif each.hoarded:
-        use = unused_text(each.unused or 0.0, True)
+    if ends:
+        ends += " at the latest"
+    elif claim is not None and claim.job and claim.user == each.user and not asked:
+        ends = f"when job {printable(claim.job)} ends"
+    if each.hoarded:
+        # (The job of a claim may run all the same, on the CPU.)
+        use = "not in use" if each.device.processes == () else unused_text(each.unused or 0.0, True)
     elif each.user is None:
         use = state_and_brief(each.verdict, now)
-    if each.hoarded and each.user is not None and not each.own:
-        use += f": ask {printable(each.user)}"
+    elif not ends and each.device.processes == ():
+        use = "no process on it yet"
+    if asked:
+        use += f": ask {printable(each.user or '')}"
     if claim is not None and claim.user != each.user:
+        ends = ends or "not known"
         use += f"{', ' * bool(use)}claimed by {person(claim.user, claim.own)}"
-    return ", ".join(filter(None, (ends and f"{ends} at the latest", use)))
+    return ", ".join(filter(None, (ends, use)))
 
 
 def _command(each: Occupied) -> str:

@@ -80,7 +80,10 @@ def parser() -> Parser:
     )
     made.usage = "gputui plan [MODEL] [-n N | --gpus LIST] [OPTION…] [-- COMMAND…]"
     made.add_argument(
-        "name", nargs="?", metavar="MODEL", help="as --model (default: the model that the command names)"
+        "name",
+        nargs="?",
+        metavar="MODEL",
+        help="a size (8B), a folder, config.json or cached hub id (default: that of the command)",
     )
     made.add_argument(
         "--weights-only", action="store_true", help="count weights, gradients and optimizer alone"

@@ -104,7 +104,7 @@ def _why_not(subject: Subject, candidates: Candidates) -> str:
     """The message that the model does not fit, with the changes that would help."""
     free = len(candidates.free)
     if not free:
-        return "no device is free"
+        return "no GPU is free"
     unselected = replace(candidates, selected=())
     found = unselected.planned()
     if found is None or found.how != "free":

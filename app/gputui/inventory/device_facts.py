@@ -166,8 +166,7 @@ def _temperature(device: Device, t: Telemetry) -> Fact:
 
 def _heat(name: str, heat: int, limit: int | None, end: int | None = None) -> Fact:
     """A temperature; `limit` is where the driver lowers the clocks, `end` where it turns the GPU off."""
-    told = [f"{what} {at}" for what, at in (("slow", limit), ("off", end)) if at is not None]
-    text = f"{heat} °C" + (f" ({', '.join(told)})" if told else "")
+    text = _of(heat, limit, "°C") + ("" if end is None else f", off {end}")
     return Fact(name, text, alarm=limit is not None and heat >= limit)
 
 

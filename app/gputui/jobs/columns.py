@@ -48,8 +48,8 @@ def job_columns(
     every = {
         "id": Column("ID", _address, "strong"),
         "name": Column("NAME", lambda job: printable(job.name or UNKNOWN)),
-        "devices": Column("DEVICES", lambda job: on_devices(job, snapshot).removeprefix("GPU ")),
-        "on": Column("DEVICES", lambda job: on_devices(job, snapshot), most=16),
+        "devices": Column("GPU", lambda job: on_devices(job, snapshot).removeprefix("GPU ")),
+        "on": Column("GPU", lambda job: on_devices(job, snapshot), most=16),
         "state": Column("STATE", lambda job: _with_wait(job, "gave up" if job.gave_up else job.state, now)),
         "status": Column("STATUS", status_text),
         "outcome": Column(
@@ -60,7 +60,7 @@ def job_columns(
             "ENDED", lambda job: UNKNOWN if job.ended is None else f"{duration(now - job.ended)} ago"
         ),
         "peak": Column(
-            "PEAK", lambda job: "" if job.peak_memory is None else f"peak {size(job.peak_memory)}", "dim"
+            "PEAK", lambda job: "" if job.peak_memory is None else size(job.peak_memory), "dim", right=True
         ),
         "use": Column("USE", use, "warn"),
         "command": Column(

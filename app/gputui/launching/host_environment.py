@@ -49,7 +49,10 @@ class HostEnvironment:
     """The machine as launchers see it. This base class is an unknown machine, such as a container.
 
     port  a free TCP port of that machine, None where there is none
+    slow  whether files have been read for so long that a launch says so
     """
+
+    slow = False
 
     def __init__(self, port: int | None = None) -> None:
         self._port = port

@@ -54,7 +54,7 @@ def read_intent(
     return host.reading_of(
         ("intent", what),
         lambda: _read(options, CommandContext(environ, host, possible, options.directory)),
-        Intent(warnings=(READING,)),
+        Intent(warnings=(READING,) if host.slow else ()),
     )
 
 

@@ -30,6 +30,9 @@ MODES_EVERY = 30
 UNFOCUSED_EVERY = 10.0
 """Seconds between two readings while nobody is looking."""
 
+_AGAIN = 0.3
+"""Seconds from the first reading of the details of a page to the second, as rates need two."""
+
 _EARLY = 0.2
 """Seconds by which a turn may be early and still count as due, because turns are not exact to
 the millisecond."""
@@ -188,6 +191,7 @@ class Sampler:
             details = not first and (self._details_are_due() or self._look_is_new)
             looked_at = self._looked_at if details else None
             wanted_details = self._details if details else Want(0)
+            again = bool(looked_at) and self._look_is_new and not self._details_every
             self._look_is_new = self._look_is_new and first
         began = self._inside_since = time.monotonic()
         try:
@@ -211,7 +215,7 @@ class Sampler:
                 self._source.close()
                 self._linked = False
                 self._due.clear()
-            self._rest(began)
+            self._rest(began, min(self.pace, _AGAIN) if again else None)
 
     def _details_are_due(self) -> bool:
         now = time.monotonic()
@@ -220,13 +224,16 @@ class Sampler:
         self._details_due = now + self._details_every
         return True
 
-    def _rest(self, began: float) -> None:
-        """Wait until the turn after the one that began at `began`."""
+    def _rest(self, began: float, pace: float | None = None) -> None:
+        """Wait until the turn after the one that began at `began`; `pace` is the time between the two, by
+        default that of the interval."""
         with self._wake:
             before, ended = self._focused, time.monotonic()
             while not (self._stopped or self._asked or self._look_is_new or (self._focused and not before)):
                 before = self._focused
-                if not self._wake.wait(max(0.0, next_turn(began, ended, self.pace) - time.monotonic())):
+                if not self._wake.wait(
+                    max(0.0, next_turn(began, ended, pace or self.pace) - time.monotonic())
+                ):
                     return
 
     def _wanted(self, asked: bool) -> Want:

@@ -60,7 +60,7 @@ ACTIONS: tuple[Action, ...] = (
         "select",
         "space",
         "Select a device",
-        "or deselect it: space at the cursor, a digit that GPU, 0 and then 1 MIG instance 0:1; or a click",
+        "or deselect it: the one at the cursor, by a digit that GPU, 0 and then 1 MIG instance 0:1; a click",
         hint="select",
         shown="space/0-9",
     ),

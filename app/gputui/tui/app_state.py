@@ -18,7 +18,7 @@ from gputui.choosing.selection import Selection
 from gputui.choosing.speed import unlike
 from gputui.choosing.state_times import Watch, with_cooling
 from gputui.choosing.verdict import Verdicts, verdicts, with_idle
-from gputui.choosing.verdict_text import in_use_by, reason, refusal, state_and_brief, state_and_reason
+from gputui.choosing.verdict_text import in_use_by, reason, refusal, state_and_brief
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import Seen, devices_text, gpus, printable, short_name
 from gputui.inventory.light_dataclasses import dataclass, field, frozen, replace
@@ -146,7 +146,6 @@ class AppState:
     set_aside               a filter of the settings that has matched nothing here so far, and is not applied
     timelines               how the devices were used over the last hours, None before the first reading
     measured                GB/s from one device to another, by their keys, where it has been measured
-    always_warns            whether `warnings` are also shown without a command
     """
 
     environ: Environ
@@ -172,7 +171,6 @@ class AppState:
     set_aside: str = ""
     short_of: int | None = None
     listed_before: tuple[str, ...] = ()
-    always_warns: bool = False
 
     # A new reading
 
@@ -275,7 +273,8 @@ class AppState:
         # The first frame needs no outlook, and its search for sets of devices takes 4 ms to import.
         from gputui.choosing.queue_outlook import outlook
 
-        return outlook(self.box, self.verdicts, self.idle, self.rules.idle)
+        free = {key: self.seconds_in_state(key) for key, verdict in self.verdicts.items() if verdict.free}
+        return outlook(self.box, self.verdicts, self.idle, self.rules.idle, free)
 
     @cached_property
     def idle(self) -> Mapping[str, float]:
@@ -351,7 +350,7 @@ class AppState:
             return seconds
         unused = self.timelines.unused_since(key, since, self.rules.utilization, self.rules.memory)
         left = [job.ended or 0.0 for job in self.box.jobs if job.over and key in job.keys]
-        return now - min(now, max(unused, *left))
+        return now - min(now, max([unused, *left]))
 
     def own_job_on(self, key: str, shared: bool = False) -> Job | None:
         """The user's own job that has the device, where the verdict has nothing else to report about it, or
@@ -386,9 +385,8 @@ class AppState:
     # Selecting by hand. A method here and below returns the new app state and a message about it.
 
     def toggle(self, device: Device) -> tuple[AppState, str | None]:
-        """Select or deselect the device. A busy device can be selected, with a message, unless the displayed
-        warnings already report it. The devices that the command has chosen are a proposal, which the first
-        device of the user's own replaces."""
+        """Select or deselect the device, a busy one too (see `warnings`). The devices that the command has
+        chosen are a proposal, which the first device of the user's own replaces."""
         if self.proposed and self.selected:
             labels = ",".join(map(self.box.label, self.selected))
             app_state, message = self.clear().toggle(device)
@@ -396,18 +394,8 @@ class AppState:
                 return self, message
             asked = key_of("command", self.screen.keymap)
             return app_state, f"your own selection, in place of {labels} ({asked} brings the command's back)"
-        if device.key in self.selection:
-            return self._select(self.selection.toggle(device.key)), None
-        refusal = self._refusal(device)
-        if refusal:
-            return self, refusal
-        verdict = self.verdicts[device.key]
-        app_state = self._select(self.selection.toggle(device.key))
-        if verdict.free or self.options.command or self.always_warns:
-            return app_state, None
-        job, now = self.own_job_on(device.key), self.box.time
-        why = in_use_by(job, now) if job else state_and_reason(verdict, now)
-        return app_state, f"GPU {self.box.label(device)} is {why}"
+        refusal = None if device.key in self.selection else self._refusal(device)
+        return self if refusal else self._select(self.selection.toggle(device.key)), refusal
 
     def _refusal(self, device: Device) -> str | None:
         """Why the device cannot be selected at all, None when it can."""
@@ -474,7 +462,7 @@ class AppState:
             if before is not None and len(before.alternatives) > 1:
                 # Several MIG instances are free, and a process uses only one.
                 return self.next_best()
-            return self, "no other device is free" if self.selection else message
+            return self, "no other GPU is free" if self.selection else message
         return app_state, message
 
     def select_best(
@@ -557,7 +545,7 @@ class AppState:
             return f"{len(grouped)} GPUs are {refusal(grouped[0], 0.0)}"
         instances = any(isinstance(why, SingleInstance) for _, why in picked.refused)
         if not there and not instances:
-            return "no device is free"
+            return "no GPU is free"
         given = " in this session" if self.limits else ""
         whole = "; a process uses one MIG instance only" if instances else ""
         others = any(isinstance(why, OtherVendor) for _, why in picked.refused)

@@ -29,9 +29,8 @@ _ROWS_KEPT, _ROWS_KEPT_SHORT = 5, 3
 _LINES_KEPT = 4
 """Lines of the launch line and its warnings that may take the place of further rows."""
 
-_NOTES, _LEAST_LOW, _LOW = 2, 2, 30
-"""Lines for warnings and remarks below the launch line; on a terminal lower than the last, where the panels
-need each line, only the fewest lines of both together."""
+_NOTES, _NOTES_SHORT, _LOW = 2, 1, 30
+"""Lines for warnings and remarks below the launch line; the same on a terminal lower than the last."""
 
 
 class Size(NamedTuple):
@@ -107,7 +106,7 @@ def launch_room(height: int, devices: int, wanted: int) -> LaunchRoom:
     left = height - min(devices, _MOST_ROWS) - around
     kept = height - min(devices, _ROWS_KEPT if has_rules(height) else _ROWS_KEPT_SHORT) - around
     most = max(1, left, min(_LINES_KEPT, kept))
-    notes = _NOTES if height >= _LOW else max(0, _LEAST_LOW - wanted)
+    notes = _NOTES if height >= _LOW else _NOTES_SHORT
     if wanted <= left:
         notes = min(notes, left - wanted)
     return LaunchRoom(min(most, wanted + notes), has_rules(height))
@@ -195,7 +194,7 @@ def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
     heights = {part.name: part.size.least for part in shown}
     left = room - sum(heights.values())
     growing = [part for part in shown if part.grows]
-    half = left // 2 if growing and _wanted(shown) > room else 0
+    half = (left + 1) // 2 if growing and _wanted(shown) > room else 0
     left = half + _give(left - half, heights, {p.name: p.size.wants for p in shown if not p.grows})
     rest = sorted((*growing, *shown), key=lambda part: part.spare)
     left = _give(left, heights, {part.name: part.size.wants for part in rest})

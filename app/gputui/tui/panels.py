@@ -14,7 +14,7 @@ from gputui.tui.app_state import AppState
 from gputui.tui.layout import WIDE, Part, Size, side_width
 from gputui.tui.process_rows import groups
 from gputui.tui.views.device import device_panel, facts_of_device, lines_of_device
-from gputui.tui.views.matrix import alike, alike_lines, legend, links_panel, matrix_rows
+from gputui.tui.views.matrix import alike, legend, links_panel, matrix_rows
 from gputui.tui.views.processes import devices_to_come, facts_of_processes, processes
 from gputui.tui.views.queue import devices_in_panel, facts_of_panel, lines_of_panel, queue_panel
 from gputui.tui.views.text import Line
@@ -26,10 +26,8 @@ Facts = Callable[[AppState], object]
 NOTHING = Size(0, 0)
 """The size of a panel that has no content and is not shown."""
 
-_MOST_LINKED, _MOST_IN_WORDS = 8, 16
-"""The most GPUs for which the matrix of links is shown next to the table, and for which a sentence is shown
-where all links are the same. The topology page shows more GPUs."""
-
+_MOST_LINKED = 8
+"""The most GPUs for which the matrix of links is shown next to the table. The topology page shows more."""
 
 _HIGHEST = 25
 """Most lines of the three charts of one device and the line between two devices: higher charts add
@@ -38,7 +36,7 @@ nothing."""
 _RESERVED, _RESERVED_BELOW = 8, 2
 """Most lines that a panel reserves for devices, beside the table and below it: other panels need lines."""
 
-_RESERVED_IN_LINE, _RESERVED_OF_DEVICES = 3, 5
+_RESERVED_IN_LINE, _RESERVED_OF_DEVICES = 3, 6
 """Lines of the queue that are reserved for waiters where anybody waits, and for when devices will be free."""
 
 _LEAST_OF_DEVICE = 7
@@ -98,7 +96,7 @@ def _kept(size: Callable[[AppState, int], Size], facts: Facts) -> Callable[[AppS
 def _size_of_processes(app_state: AppState, width: int) -> Size:
     if not (app_state.rows or app_state.filter_hides_all):
         return NOTHING
-    least, reserved = (4, _RESERVED) if width >= WIDE else (3, _RESERVED_BELOW)
+    least, reserved = (4, _RESERVED) if width >= WIDE else (2, _RESERVED_BELOW)
     # Reserve a line for each of these devices, so that a process that starts there has one.
     return Size(least, 1 + max(1, len(groups(app_state))) + min(devices_to_come(app_state), reserved))
 
@@ -161,14 +159,9 @@ def _size_of_queue(app_state: AppState, width: int) -> Size:
 
 def _size_of_links(app_state: AppState, width: int) -> Size:
     gpus = len(matrix_rows(app_state))
-    if not app_state.box.links or not 1 < gpus <= _MOST_IN_WORDS:
+    if not app_state.box.links or not 1 < gpus <= _MOST_LINKED or alike(app_state):
         return NOTHING
-    if alike(app_state):
-        lines = 1 + len(alike_lines(app_state, side_width(width)))
-        return Size(2, lines)
-    if gpus > _MOST_LINKED:
-        return NOTHING
-    return Size(gpus + 2, gpus + 2 + len(legend(app_state.box.links, side_width(width))))
+    return Size(gpus + 2, gpus + 2 + len(legend(app_state.box.links, side_width(width) - 1)))
 
 
 def _facts_of_links(app_state: AppState) -> object:

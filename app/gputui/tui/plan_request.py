@@ -100,7 +100,7 @@ def devices_for(app_state: AppState, count: int | None) -> PlannedDevices | str:
         return candidates
     most = candidates.most
     if not most:
-        helps = "no device is free: select those to plan for on the main screen"
+        helps = "no GPU is free: select those to plan for on the main screen"
         return helps if candidates.snapshot.devices else NO_DEVICES
     found = candidates.planned(None if count is None else min(most, count))
     return found or f"no {count or most} GPUs can work together here"

@@ -218,7 +218,7 @@ class BoxNodes(Nodes[LaunchRequest]):
         # Preferences apply to devices of this machine only, and gputui on the box decides by a single
         # reading.
         rules = replace(self.view.app_state.rules, never=(), prefer=(), window=0.0)
-        return AppState({}, rules=rules, always_warns=True)
+        return AppState({}, rules=rules)
 
     @property
     def app(self) -> App[object]:

@@ -139,7 +139,7 @@ class PlanController:
         app_state = self._view.app_state
         there = app_state.box.by_key
         if found is None:
-            words = f"not enough: {devices_text(free)} free" if free else "no device is free"
+            words = f"not enough: {devices_text(free)} free" if free else "no GPU is free"
             self._view.show_message(f"{words}: {self._key} shows what is enough", "warn")
         elif any(device.key not in there for device in found.devices):
             self._view.show_message("a device is no longer present: ask again", "warn")

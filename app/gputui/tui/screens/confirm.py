@@ -19,7 +19,7 @@ Answer = Literal["run", "wait", "back", "detach", "return"]
 
 _KEYS: dict[Answer, tuple[str, str]] = {
     # The safe answer comes first.
-    "wait": ("w", "wait in line"),
+    "wait": ("w", "wait"),
     "run": ("⏎", "yes"),
     "detach": ("d", "as a job"),
     "return": ("r", "run and come back"),

@@ -232,7 +232,7 @@ class JobsScreen(JobsPage):
     def head(self, width: int) -> Line:
         unreadable = 0 if self.app_state.label else len(self._stored.unreadable)
         more = [f"{unreadable} cannot be read: gputui jobs"] if unreadable else []
-        box = self.view.app_state.box
+        box = self.app_state.box
         yours = {each.job for each in box.waiters if each.ours} | {
             each.job for each in box.claims if each.own
         }

@@ -69,6 +69,9 @@ _STALE = 2.5
 _SILENT = 1.5
 """Seconds until the screen reports that the driver has not answered at all yet."""
 
+_SLOW = 0.3
+"""Seconds of reading a command's files until the screen says so."""
+
 _SAVES_WITHIN = 1.5
 """Seconds that the exit waits for the settings to be saved; saving waits one second for their lock."""
 
@@ -443,7 +446,7 @@ class MainScreen(Screen[None]):
             then()
             return
         self._after_files.append(then)
-        self.show_message(READING, passing=True)
+        self._tell_slow()
         self._read_files()
 
     def _files_missing(self) -> bool:
@@ -455,6 +458,7 @@ class MainScreen(Screen[None]):
     def _files_are_missing(self) -> None:
         if self.is_mounted:
             self.call_later(self._read_files)
+            self.set_timer(_SLOW, self._still_reading)
 
     def _read_files(self) -> None:
         """Read missing and changed files in the background; then draw again."""
@@ -475,8 +479,20 @@ class MainScreen(Screen[None]):
 
         in_background("read the files of the command", work)
 
+    def _tell_slow(self) -> None:
+        if self._files.slow and self._after_files:
+            self.show_message(READING, passing=True)
+
+    def _still_reading(self) -> None:
+        """Say that files are being read, where that takes long."""
+        if self._reading_files:
+            self._files.slow = True
+            self._tell_slow()
+            self._app_state = replace(self._app_state)
+            self._draw()
+
     def _files_read(self, anew: bool) -> None:
-        self._reading_files = False
+        self._reading_files = self._files.slow = False
         if anew:
             self._app_state = replace(self._app_state)
             self._draw()

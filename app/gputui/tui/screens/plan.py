@@ -307,7 +307,7 @@ class PlanScreen(ListPage):
         """Plan for the fewest devices that hold the model; show a message where no number is enough."""
         count = fewest_for(self._request, self.app_state)
         if count is None:
-            self.show_message("the devices here are not enough")
+            self.show_message("the GPUs here are not enough")
         else:
             self._set(replace(self._request, count=count))
 

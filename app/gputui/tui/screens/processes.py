@@ -21,8 +21,10 @@ class ProcessesScreen(ProcessListPage):
     BINDINGS = [
         FILTER,
         shown("s", "sort", "sort", about="Next order: " + ", ".join(SORTS)),
-        shown("tab", "show_as('trees')", "tree", about="As trees of parent processes, or as a list"),
-        shown("P", "show_as('people')", "people", about="By person, or as a list"),
+        shown("tab", "show_as('trees')", "tree", about="As trees of parent processes"),
+        shown("tab", "show_list('trees')", "list", about="As a list again"),
+        shown("P", "show_as('people')", "people", about="By person"),
+        shown("P", "show_list('people')", "list", about="As a list again"),
         END,
         shown("enter", "user", "this user", "⏎", "Only the processes of the user at the cursor"),
     ]
@@ -38,6 +40,11 @@ class ProcessesScreen(ProcessListPage):
             # Who may be asked for a device is at the top of the people.
             here = view.app_state.cursor
             self.key = next((row.identity for row in self.process_rows() if row.key == here), None)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in ("show_as", "show_list"):
+            return (parameters[0] == self._form) == (action == "show_list")
+        return super().check_action(action, parameters)
 
     def places_kept(self, count: int) -> Sequence[int]:
         # The rows are those that match: more than their lines show.
@@ -111,11 +118,15 @@ class ProcessesScreen(ProcessListPage):
             self.draw()
 
     def action_show_as(self, form: Form) -> None:
-        """Change to this form; from it, back to the list."""
-        self._form = "list" if form == self._form else form
+        """Change to this form."""
+        self._form = form
         if self._form == "people":
             # Who may be asked for a device is at the top.
             self.cursor, self.key = 0, None
             if self.filter.startswith("user "):
                 self.filter = ""
         self.draw()
+
+    def action_show_list(self, form: Form) -> None:
+        """Change from this form to the list."""
+        self.action_show_as("list")

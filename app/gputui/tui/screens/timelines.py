@@ -18,6 +18,7 @@ from gputui.tui.screens.page import Page, hidden, shown
 from gputui.tui.views.table import filter_in_title
 from gputui.tui.views.text import Line, clip, title, told_lines
 from gputui.tui.views.timelines import (
+    MEANS,
     USUAL_ZOOM,
     Frame,
     charted,
@@ -67,7 +68,7 @@ class TimelinesScreen(Page):
         drawn = self._charts(width, room, device)
         seen = len(self._frame.shown) if self._frame else 0
         every = len(app_state.box.devices)
-        subject = "all devices" if seen == every else f"{seen} of {every} GPUs"
+        subject = "all GPUs" if seen == every else f"{seen} of {every} GPUs"
         if device is not None:
             subject = f"GPU {printable(app_state.box.label(device))}"
         head = title(f"timelines: {subject}", width, *self._in_title())
@@ -80,7 +81,7 @@ class TimelinesScreen(Page):
         return [
             f"at {clock(frame.span, moment)}" if frame is not None and moment is not None else "",
             ", ".join(frame.metrics) if frame is not None else "",
-            f"last {zoom_name(self._zoom)}",
+            f"last {zoom_name(self._zoom)}{MEANS if frame is not None and frame.averaged else ''}",
             "" if self._one else filter_in_title(self.app_state),
         ]
 

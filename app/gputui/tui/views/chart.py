@@ -14,10 +14,12 @@ _LOAD = "load"
 _PEAKED = "load-peaked"
 """The style of the last cell of a mean below a higher peak."""
 _STEPS = " ▁▂▃▄▅▆▇█"
+_EDGES = " ▁▁▁───▔▔"
+"""The same levels as a line without a body."""
 
 _TICKS = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600)
 """Seconds from one mark of the axis to the next."""
-TICK_ROOM = 12
+TICK_ROOM = 11
 """The least cells from one mark to the next: a chart is no narrower."""
 
 
@@ -30,12 +32,14 @@ def chart(
     cursor: float | None,
     close: bool = False,
     ruled: bool = False,
+    averaged: int = 0,
 ) -> list[Line]:
     """A chart of these means in `tall` lines from 0 to `full`, the newest column at the right; above the mean
     of a column, a second shade goes up to its highest value (`peaks`) where that is well above.
 
-    close  whether another chart is directly above: an eighth of a line stays free between them
-    ruled  whether there are dotted lines at 50 and 100 %
+    close     whether another chart is directly above: an eighth of a line stays free between them
+    ruled     whether there are dotted lines at 50 and 100 %
+    averaged  the first columns that are a line without a body: what was measured within that time is unknown
     """
     levels, highest = (_levels(values, tall * 8 - close, full) for values in (means, peaks))
     dotted = {tall - 1, half_line(tall)} if ruled and tall > 2 else set()
@@ -44,9 +48,11 @@ def chart(
     def cell(line: int, place: int, level: int, peak: int) -> tuple[str, str]:
         text, style = " ", _LOAD
         filled, shaded = level - line * 8, (peak if peak > level + 8 else level) - line * 8
-        if filled > 0:
+        if place < averaged and 0 < filled <= 8:
+            text = _EDGES[filled]
+        elif place >= averaged and filled > 0:
             text, style = _STEPS[min(8, filled)], _PEAKED if filled < 8 <= shaded else _LOAD
-        elif level and shaded > 0:
+        elif place >= averaged and level and shaded > 0:
             text, style = _STEPS[min(8, shaded)], "rest"
         elif level and line in dotted:
             text, style = "┈", "rest"

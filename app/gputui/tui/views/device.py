@@ -27,7 +27,8 @@ _LONGEST_BAR = 24
 
 def device_facts(app_state: AppState, device: Device, width: int) -> list[Line]:
     """The head of the page, and the facts in one, two or three columns."""
-    return [*_head(app_state, device, width), *_columns(app_state, device, width)]
+    every = _groups(app_state, device)
+    return [*_head(app_state, device, width), *_in_columns(every, width, min(len(every), _count(width)))]
 
 
 # The panel beside the table
@@ -157,11 +158,6 @@ def _notes(app_state: AppState, device: Device) -> list[str]:
 
 
 # The facts
-
-
-def _columns(app_state: AppState, device: Device, width: int) -> list[Line]:
-    every = _groups(app_state, device)
-    return _in_columns(every, width, min(len(every), _count(width)))
 
 
 def _count(width: int) -> int:

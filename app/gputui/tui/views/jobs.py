@@ -16,7 +16,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.columns import how_long, job_columns, labels_of
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
-from gputui.tui.views.columns import Columns
+from gputui.tui.views.columns import USUAL, Columns
 from gputui.tui.views.table import row
 from gputui.tui.views.text import (
     Line,
@@ -53,7 +53,7 @@ def headline(
     running = sum(not job.over for job in jobs) - waiting
     counts = [f"{running} of {len(jobs)} running"] if jobs else []
     counts += [f"{waiting} waiting"] if waiting else []
-    return title(text, width, ", ".join([*counts, *more]), end)
+    return title(text, width, ", ".join(counts), *more, end)
 
 
 def listed(
@@ -80,7 +80,11 @@ def _rows(
 ) -> list[Line]:
     """The same lines, uncut."""
     names = "id outcome ran on peak use title log" if width >= _WIDE else "id outcome ran on use title"
-    return table_lines(job_columns(names, now, snapshot, uses), jobs, heading, before="  ")
+    columns = [
+        replace(column, most=max(column.most, width // 3)) if column.name == "NAME" else column
+        for column in job_columns(names, now, snapshot, uses)
+    ]
+    return table_lines(columns, jobs, heading, before="  ")
 
 
 def unclaimed_uses_of(app_state: AppState) -> dict[str, str]:
@@ -153,8 +157,10 @@ def devices_of(job: Job, app_state: AppState, width: int, most: int) -> list[Lin
     devices = [device for device in found if device is not None]
     if not devices:
         return []
-    # The cursor of this page is in the list of jobs.
-    app_state = replace(app_state, cursor=None)
+    # The cursor of this page is in the list of jobs, and the command is above.
+    screen = app_state.screen
+    others = tuple(name for name in screen.columns or USUAL if name != "command")
+    app_state = replace(app_state, cursor=None, screen=screen._replace(columns=others))
     columns = Columns.of(app_state, width)
     lines = [row(app_state, device, columns, width) for device in devices[:most]]
     if len(devices) > most:
@@ -211,13 +217,13 @@ def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     left_out = len(snapshot.jobs) - len(jobs)
     more = f"{left_out} more: {key_of('jobs', app_state.screen.keymap)}"
     head = headline(snapshot.jobs, width, "your jobs", end=more if left_out and not hidden else "")
-    lines = [head, *(clip_command(row, width) for row in rows)]
+    lines = [head, *(clip_command(row, width - 1) for row in rows)]
     if hidden:
         lines.append(((f"   … {more}", "dim"),))
     room = height - len(lines) - 1
     if tail is not None and room > 0:
         pieces = pieces_of(tail.tail[-room:], width, wraps=False)
-        lines += [title(f"log of {tail.id}", width), *(((f" {piece}", ""),) for piece in pieces)]
+        lines += [((f" log of {tail.id}", "title"),), *(((f" {piece}", ""),) for piece in pieces)]
     return lines
 
 

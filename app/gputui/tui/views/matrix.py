@@ -82,24 +82,20 @@ def alike(app_state: AppState) -> str | None:
 
 
 def links_panel(app_state: AppState, width: int, height: int) -> list[Line]:
-    """The whole matrix under its own rule, without a cursor, above the meaning of its signs; where all links
-    are the same, a text with the link and with the nodes and network devices near each GPU."""
-    if alike(app_state) is not None:
-        return [title("links", width, "t"), *alike_lines(app_state, width)[: max(1, height - 1)]]
+    """The whole matrix under its own rule, without a cursor, above the meaning of its signs."""
     layout = Layout.of(app_state, width, 0, 0)
     drawn = matrix(app_state, layout, 0, len(matrix_rows(app_state)), None)
-    return [title("links", width, "t"), *drawn, *legend(app_state.box.links, width)][:height]
+    return [title("links", width, "t"), *drawn, *legend(app_state.box.links, width - 1)][:height]
 
 
-def alike_lines(app_state: AppState, width: int) -> list[Line]:
-    """The one link between all devices, in words; the NUMA nodes and the network devices of the GPUs after
-    it, each on a separate line where they do not fit."""
+def alike_words(app_state: AppState) -> str:
+    """The one link between all devices, the NUMA nodes and the network devices of the GPUs, with two spaces
+    between these parts; "" where links differ or are not known."""
     word, rows = alike(app_state), matrix_rows(app_state)
-    assert word is not None
-    mark, style = sign(word)
+    if word is None:
+        return ""
     which = f"all {len(rows)} GPUs" if len(rows) > 2 else "the two GPUs"
-    links: Line = ((f"{mark}{word}", style), (f" between {which}: {in_words(word)}", ""))
-    return flow([links, *(((text, "dim"),) for text in near(app_state))], width)
+    return "  ".join([f"{word} between {which}: {in_words(word)}", *near(app_state)])
 
 
 def near(app_state: AppState) -> Iterator[str]:

@@ -15,13 +15,13 @@ from gputui.tui.views.table import filter_in_title
 from gputui.tui.views.text import (
     Line,
     clip,
-    clip_command,
     column_widths,
     hanging,
     table_facts,
     table_lines,
     title,
     width_of,
+    wrapped_where_free,
 )
 
 _WIDE = 64
@@ -69,26 +69,24 @@ def devices_to_come(app_state: AppState) -> int:
 
 
 def processes(app_state: AppState, width: int, height: int) -> list[Line]:
-    """A rule, and a line for each job with its processes; the page shows whole commands.
+    """A rule, and a row for each job with its processes; a wide panel wraps commands where lines are free.
 
-    Where there are more rows than lines, the last line shows the number of hidden processes, and the key.
+    Where there are more rows than lines, the rule shows the number of hidden processes, and the key.
     """
-    lines = [title("processes", width, filter_in_title(app_state))]
     found = groups(app_state)
+    shown = folded(app_state, found[: height - 1])
+    hidden = sum(len(group) for group in found[len(shown) :])
+    lines = [title("processes", width, filter_in_title(app_state), f"{hidden} more: p" if hidden else "")]
     if not found:
         return [*lines, clip(((_nothing(app_state), "dim"),), width)] if app_state.snapshot else lines
-    room = max(1, height - 1)
-    shown = folded(app_state, found if len(found) <= room else found[: room - 1])
-    hidden = sum(len(group) for group in found[len(shown) :])
     rows = table_lines(_WIDE_PANEL if width >= _WIDE else _NARROW_PANEL, shown)
     if width < _WIDE:
         rows = [_numbered(fold.row, line, width) for fold, line in zip(shown, rows, strict=True)]
-    for fold, row in zip(shown, rows, strict=True):
-        *head, (command, style) = row
-        idle = [(f"{GLYPHS['idle']} ", "idle")] if fold.idle else []
-        lines.append(clip_command((*head, *idle, (command, style)), width))
-    if hidden:
-        lines.append(clip(((f" + {hidden} more: ", "dim"), ("p", "key")), width))
+    for place, fold in enumerate(shown):
+        if fold.idle:
+            *head, command = rows[place]
+            rows[place] = (*head, (f"{GLYPHS['idle']} ", "idle"), command)
+    lines += wrapped_where_free(rows, width - 1, height - 1 if width >= _WIDE else 0)
     return lines
 
 
@@ -103,7 +101,7 @@ def _nothing(app_state: AppState) -> str:
 def _numbered(row: Row, line: Line, width: int) -> Line:
     """The line with the pid after the more informative command, where there is room."""
     number = row.pid if row.pid.endswith("pids") else f"pid {row.pid}"
-    room = width - width_of(line)
+    room = width - 1 - width_of(line)
     *head, (text, style) = line
     return (*head, (f"{text}  {number}", style)) if row.pid and len(number) + 2 <= room else line
 

@@ -47,8 +47,8 @@ def lines_of_panel(app_state: AppState, width: int) -> tuple[int, int]:
     found = app_state.outlook
     # The panel exists for the next waiter's reason and for when devices will be free: neither is ever cut.
     line, uncut = _line(found, snapshot), [*_next(found, snapshot)[:1], *devices_in_panel(found, snapshot)]
-    least = 1 + len(line) + sum(len(hanging(row, width)) for row in uncut)
-    return least, least - len(line) + sum(len(hanging(row, width)) for row in line)
+    least = 1 + len(line) + sum(len(hanging(row, width - 1)) for row in uncut)
+    return least, least - len(line) + sum(len(hanging(row, width - 1)) for row in line)
 
 
 def facts_of_panel(app_state: AppState) -> object:
@@ -83,7 +83,7 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
         devices = [*devices[: left - 1], more] if left > 2 else []
     last = len(line) + len(reasons) + len(devices)
     order = [*range(len(line), last), *range(len(line))]
-    rows = wrapped_where_free([*line, *reasons, *devices], width, room, order)
+    rows = wrapped_where_free([*line, *reasons, *devices], width - 1, room, order)
     return [headline(found, width, key), *rows][:height]
 
 

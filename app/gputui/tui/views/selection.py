@@ -31,9 +31,10 @@ def selection_lines(app_state: AppState, width: int) -> list[Line]:
     return strip(app_state, width).lines
 
 
-def strip(app_state: AppState, width: int, dragged: str | None = None) -> Strip:
-    """The strip of the selected devices; the device with the key `dragged` follows the mouse."""
-    notes = (_by_command(app_state), _limits(app_state), _hidden_panels(app_state))
+def strip(app_state: AppState, width: int, dragged: str | None = None, links: str = "") -> Strip:
+    """The strip of the selected devices; the device with the key `dragged` follows the mouse, and `links` is
+    the last note of the rule."""
+    notes = (_by_command(app_state), _limits(app_state), _hidden_panels(app_state), links)
     head = title("selected", width, *notes)
     cpu = key_of("cpu", app_state.screen.keymap)
     if app_state.selection.cpu_only:

@@ -153,7 +153,7 @@ def wrapped_where_free(
         if more <= left:
             left -= more
         else:
-            wholes[place] = [clip(rows[place], width)]
+            wholes[place] = [clip_command(rows[place], width)]
     return [line for whole in wholes for line in whole]
 
 

@@ -8,13 +8,15 @@ from textual import events
 
 from gputui.inventory.light_dataclasses import replace
 from gputui.tui.app_state import AppState
+from gputui.tui.views.matrix import alike_words
 from gputui.tui.views.selection import strip
 from gputui.tui.views.text import Line
 from gputui.tui.widgets.lines import Lines
 
 
 class SelectionStrip(Lines):
-    """A rule and the selected devices in their order.
+    """A rule and the selected devices in their order. Where the links between all devices are the same, the
+    rule says so, and there is no panel of links.
 
     clicked  called with the key of a clicked device
     moved    called with the key of a device that was dropped at another place of the order (from 0): during
@@ -52,7 +54,8 @@ class SelectionStrip(Lines):
         if app_state is None:
             return []
         if self._dragged is None:
-            lines, self._items = strip(app_state, width)
+            hidden = "links" in app_state.screen.hidden
+            lines, self._items = strip(app_state, width, links="" if hidden else alike_words(app_state))
             return lines[not self._rule :]
         # The pointer refers to the positions at the start of the drag, so that nothing swings.
         rank = app_state.selection.rank(self._dragged) or 0
