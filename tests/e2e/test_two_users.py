@@ -415,6 +415,29 @@ def test_what_one_user_plants_keeps_no_other_from_a_device(box: Box, users: User
     assert sum(".claim" in problem for problem in problems) >= 3, problems
 
 
+def test_what_one_user_mounts_keeps_no_other_from_a_device(box: Box, users: Users) -> None:
+    """Only the user who has mounted a FUSE file system can look at it; fusermount(1) mounts it as here."""
+    libc = ctypes.CDLL(None)
+    mounted = box.claims_folder / record_name(box.uuids[3], users.bob)
+    mounted.mkdir()
+    os.chown(mounted, users.bob, users.bob)
+    try:
+        device = os.open("/dev/fuse", os.O_RDWR)
+    except OSError:
+        pytest.skip("there is no FUSE here")
+    options = f"fd={device},rootmode=40000,user_id={users.bob},group_id={users.bob}".encode()
+    try:
+        if libc.mount(b"fuse", bytes(mounted), b"fuse", 0, options):
+            pytest.skip("no file system can be mounted here")
+        box.hold(2, uid=users.ana)
+        for uid in (0, users.ana):
+            assert box.call("run", "-q", "-n", "7", "--", "true", uid=uid)[0] == 0
+            assert box.call("run", "-q", "--gpus", "2", "--", "true", uid=uid)[0] == 4
+    finally:
+        os.close(device)
+        libc.umount2(bytes(mounted), 2)
+
+
 def test_users_are_in_one_line_and_nobody_can_put_another_out_of_it(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,8 @@ WORST = (
     ("usage of a day", "JSON: empty lists", (1 << 20) - 10),
     ("log of a variant", "bytes: empty lines", 16 << 20),
     ("recording", "lines: first line", 10 << 20),
+    ("recording", "bytes: NUL bytes", 48 << 20),
+    ("recording", "bytes: empty lines", 48 << 20),
     ("settings", "TOML: a key in keys", 1 << 16),
     ("settings", "TOML: keys in keys", 1 << 16),
     ("settings", "TOML: digits", 1 << 14),

@@ -1033,3 +1033,14 @@ def test_too_little_memory_is_a_message(
     assert main(["ls"]) == 1
     said = capfd.readouterr()
     assert not said.out and said.err.startswith("gputui: ") and said.err.count("\n") == 1
+
+
+def test_ctrl_c_before_the_first_module_is_imported_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Pressed:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "gputui.cli.dispatch":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "gputui.cli.dispatch", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Pressed(), *sys.meta_path])
+    assert main(["ls"]) == 130

@@ -6,6 +6,7 @@ import contextlib
 import getpass
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -532,6 +533,19 @@ def test_a_command_line_is_cut_where_it_is_read(sleeper: Callable[..., int]) -> 
     assert time.process_time() - began < 0.5
     assert command is not None and command.startswith("sh -c echo") and command.endswith("…")
     assert len(command.encode()) <= processes.MOST_COMMAND + 10
+
+
+def test_the_command_line_of_an_ancestor_is_cut_shorter_because_each_worker_repeats_it() -> None:
+    """Two hundred workers of a neighbour's made `ls --json` 45 MB: no other box could read it."""
+    words = ["sh", "-c", "sleep 1000 & echo $!; wait", "sh", "x" * 5000]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as parent:
+        try:
+            assert parent.stdout is not None
+            ancestor, *_ = ProcessTable(host_pids=True).owner(int(parent.stdout.readline())).ancestors
+        finally:
+            os.killpg(parent.pid, signal.SIGKILL)
+    assert ancestor.pid == parent.pid and ancestor.command is not None
+    assert ancestor.command.startswith("sh -c sleep") and len(ancestor.command.encode()) < 300
 
 
 def test_thirty_long_command_lines_take_little_memory(sleeper: Callable[..., int]) -> None:

@@ -83,6 +83,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         from gputui.cli.dispatch import dispatch
 
         return dispatch(words)
+    except KeyboardInterrupt:
+        # Ctrl-C came before `dispatch`.
+        return 130
     except ModuleNotFoundError as error:
         if error.name not in _OF_UNIX:
             raise

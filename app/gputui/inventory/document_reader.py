@@ -21,7 +21,7 @@ from gputui.inventory.typed_json import DocumentError, Json
 from gputui.inventory.waiter import Waiter
 
 MOST_BYTES = 32 * MIB
-"""A recording of 72 busy devices is 200 KiB; a larger file than this is not a recording."""
+"""The most bytes that another box may answer; a reading of 72 busy devices has 200 KiB."""
 MOST_DEVICES = 1024
 
 _WITHOUT_REFERENCES = 2
@@ -42,8 +42,6 @@ _EMPTY: Json = {
 
 def from_json(text: str | bytes) -> Snapshot:
     """The snapshot that `text` describes. Raises DocumentError, and nothing else, when it is not one."""
-    if len(text) > MOST_BYTES:
-        raise DocumentError(f"{len(text)} bytes, a recording has at most {MOST_BYTES}")
     try:
         document = parse_json(text)
     except ValueError as error:

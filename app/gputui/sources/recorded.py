@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from gputui.inventory.device import Device
-from gputui.inventory.document_reader import MOST_BYTES, from_document, from_json
+from gputui.inventory.document_reader import from_document, from_json
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.matrix_text import MOST_BYTES as MOST_MATRIX
 from gputui.inventory.matrix_text import MatrixError, looks_like_one, read
-from gputui.inventory.others_files import SECONDS, NotReadError, go_on, one_reading
+from gputui.inventory.others_files import MOST_JSON, SECONDS, NotReadError, go_on, one_reading
 from gputui.inventory.readings import documents, is_heading
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.typed_json import DocumentError, loads_of_others
@@ -52,16 +52,18 @@ class RecordedSource:
             return
         try:
             stream = sys.stdin.buffer if self.file == "-" else open_given(self.file)
-            text = stream.readline(MOST_BYTES + 1).removeprefix(BOM_UTF8)
+            # (One byte more than is parsed, of all lines together.)
+            text = stream.readline(MOST_JSON + 1).removeprefix(BOM_UTF8)
             if is_heading(text):
                 lines = chain((text,), _lines(stream, _MOST_ROW))
                 self._replay(documents(line.decode(errors="replace") for line in lines))
                 return
-            beginning = stream.readline(MOST_BYTES + 1)
+            beginning = stream.readline(MOST_JSON + 1 - len(text))
             if text.lstrip().startswith(b"{") and beginning.startswith(b"{"):
                 self._replay(_documents((text, beginning), stream))
                 return
-            text += beginning + stream.read(MOST_BYTES + 1)
+            text += beginning
+            text += stream.read(MOST_JSON + 1 - len(text))
             if stream is not sys.stdin.buffer:
                 stream.close()
         except OSError as error:
@@ -151,7 +153,7 @@ class RecordedSource:
 
 def _documents(first: Collection[bytes], stream: BinaryIO) -> Iterator[Any]:
     """Yield the documents, one a line. Raise DocumentError."""
-    for line in chain(first, _lines(stream, MOST_BYTES)):
+    for line in chain(first, _lines(stream, MOST_JSON)):
         yield loads_of_others(line)
 
 

@@ -29,9 +29,9 @@ _MOST_CGROUP = 64 * 1024
 _MOST_FILES = 4096
 """The most open files of a process that are inspected."""
 _GPU_FILES = ("/dev/nvidia", "/dev/dri/", "/dev/kfd", "/dev/accel")
-MOST_COMMAND = 4096
-"""The most bytes of a command line that are read: it may have megabytes of arguments, which
-nobody reads here."""
+MOST_COMMAND, _MOST_OF_ANCESTOR = 4096, 256
+"""The most bytes of a command line that are read, of a process and of an ancestor: it may have megabytes of
+arguments, which nobody reads here. The ancestors are repeated in JSON for each of a thousand workers."""
 
 
 @frozen
@@ -212,29 +212,29 @@ def _line(process: Any, user: str | None) -> tuple[Ancestor, ...]:
         while process is not None and len(found) < _MOST_ANCESTORS:
             if user is None or process.username() != user or process.pid == 1:
                 break
-            found.append(Ancestor(process.pid, _command(process)))
+            found.append(Ancestor(process.pid, _command(process, _MOST_OF_ANCESTOR)))
             process = process.parent()
     return tuple(found)
 
 
-def _command(process: Any) -> str:
+def _command(process: Any, most: int = MOST_COMMAND) -> str:
     """Return the command line as one text, truncated if long; for a process without one, its name.
 
     Raise psutil.Error.
     """
     try:
         with open(f"/proc/{process.pid}/cmdline", "rb") as file:  # noqa: PTH123
-            data = file.read(MOST_COMMAND + 1)
+            data = file.read(most + 1)
     except OSError:
         # The process has ended, or this is not Linux: psutil knows which.
-        return " ".join(process.cmdline())[:MOST_COMMAND] or str(process.name())
+        return " ".join(process.cmdline())[:most] or str(process.name())
     if not data:
         # A kernel thread, or a zombie. psutil's name is not used, because it may read the whole command line
         # again, and the owner of the process can have made that gigabytes long meanwhile.
         return name_of(process.pid) or ""
-    cut = len(data) > MOST_COMMAND
+    cut = len(data) > most
     # A character that is cut in two is left out.
-    text = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(data[:MOST_COMMAND], final=not cut)
+    text = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(data[:most], final=not cut)
     # Some programs overwrite their arguments, and end them with many zeros.
     return text.rstrip("\0").replace("\0", " ") + (" …" if cut else "")
 

@@ -13,12 +13,25 @@ from typing import Any, TextIO
 from textual import constants
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
+from textual.events import Key, Resize
+from textual.keys import Keys
+from textual.message import Message
 
 from gputui.tui.first_frame import FirstFrame, terminal_stream
-from gputui.tui.terminal_size import terminal_size
+from gputui.tui.terminal_size import MOST, terminal_size
 
 _READ_AT_ONCE = 4096
 """The number of bytes per read."""
+
+
+class InputParser(XTermParser):
+    """Turns all input into events, also a key beyond the characters of Unicode: it is none."""
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterator[Key]:
+        try:
+            yield from super()._sequence_to_key_events(sequence, alt)
+        except (ValueError, OverflowError):
+            yield Key(Keys.Ignore, sequence)
 
 
 class PatientDriver(LinuxDriver):
@@ -35,6 +48,13 @@ class PatientDriver(LinuxDriver):
     def _get_terminal_size(self) -> tuple[int, int]:
         # Textual's method trusts COLUMNS and LINES, however large: a gigabyte within seconds.
         return terminal_size()
+
+    def process_message(self, message: Message) -> None:
+        if isinstance(message, Resize):
+            # A terminal may also send its size as text, however large.
+            size = min(message.size.width, MOST.columns), min(message.size.height, MOST.lines)
+            message = Resize.from_dimensions(size, message.pixel_size)
+        super().process_message(message)
 
     def start_application_mode(self) -> None:
         # This is a signal handler too: SIGCONT may arrive while it runs.
@@ -84,7 +104,7 @@ class PatientDriver(LinuxDriver):
         assert self._end is not None
         end, parser, decoder = (
             self._end[0],
-            XTermParser(self._debug),
+            InputParser(self._debug),
             getincrementaldecoder("utf-8")("replace"),
         )
         wait: float | None = None

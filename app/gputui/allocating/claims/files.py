@@ -187,7 +187,8 @@ def listed(environ: Environ, keys: Iterable[str] = ()) -> Listing:
         try:
             if place.uid is None:
                 for name in place.names:
-                    with contextlib.suppress(FileNotFoundError):
+                    # (What another user has mounted there (FUSE) is no file of a claim.)
+                    with contextlib.suppress(FileNotFoundError, PermissionError):
                         facts = os.lstat(f"{place.folder}/{name}")
                         if distrust := _distrust(facts):
                             problems.ignored.append(f"{name} is ignored: it is {distrust}")
