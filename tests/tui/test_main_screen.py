@@ -35,6 +35,7 @@ from gputui.vendors.nvidia.source import NvmlSource
 from gputui.vendors.nvidia.vendor import VENDOR
 from simnvml import SimulatedNvml
 from tui.support import Session, box_at, session, started
+from unit.builders import NOW, box, gpu
 from unit.jobs_support import Desk
 
 VISIBLE, ORDER = VENDOR.visibility.names
@@ -900,3 +901,20 @@ async def test_where_waiting_is_in_vain_yes_is_not_offered() -> None:
         await s.press("@ask", "9", "enter", "w")
         keys = s.app.screen.query_one("#hints", Lines).texts[0]
         assert "yes" not in keys and "another number" in keys and "esc no" in keys
+
+
+async def test_nobody_knows_that_a_device_was_free_while_the_terminal_was_lent() -> None:
+    """The command may have used it, or others."""
+    async with session(box(gpu(0), time=NOW), interval=1000) as s:
+
+        async def read(second: float) -> float:
+            s.source.snapshot = box(gpu(0), time=NOW + second)
+            s.main._sampler.ask()
+            await s.until(lambda: s.main.app_state.box.time == NOW + second)
+            return s.main.app_state.seconds_in_state(gpu(0).key)
+
+        assert await read(60) == 60
+        s.app.app_resume_signal.publish(s.app)
+        await s.settle()
+        assert (await read(75), await read(80)) == (0, 5)
+        assert s.main.app_state.verdicts[gpu(0).key].free

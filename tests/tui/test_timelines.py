@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
-from math import isnan
+from math import inf, isnan
 from pathlib import Path
 
 import pytest
@@ -419,7 +419,7 @@ async def test_a_past_appears_as_a_whole() -> None:
         await s.until(lambda: (now := s.main.app_state.timelines) and now.adopted)
         timelines = s.main.app_state.timelines
         assert timelines is not None and timelines.adopted == 1
-        assert s.main.app_state.seconds_in_state(gpu(0).key) >= 3600
+        assert NOW - timelines.unused_since(gpu(0).key, NOW, 0.0, inf) >= 3600
 
 
 async def test_the_page_zooms_reads_a_moment_and_goes_to_a_device() -> None:

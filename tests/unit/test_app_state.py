@@ -536,16 +536,16 @@ def test_of_instances_it_is_said_that_a_process_uses_one() -> None:
     assert not after.selected and "MIG instance" in message
 
 
-def test_a_device_is_free_since_our_own_job_has_left_it_even_if_no_reading_saw_the_job() -> None:
-    store = Store()
-    for second in range(-600, 1):
-        store.add(NOW + second, [gpu(0), gpu(1)])
-    kept = JobDevice(0, gpu(0).uuid or "", None)
-    left = Job(id="f2z5", devices=(kept,), state="done", started=NOW - 50, ended=NOW - 25)
-    queued = Job(
-        id="e3y2", devices=(JobDevice(1, gpu(1).uuid or "", None),), state="stopped", waits=1, ended=NOW
-    )
-    there = replace(box(gpu(0), gpu(1)), jobs=(queued, left))
-    state = replace(AppState({}).with_snapshot(there), timelines=Timelines(store, NOW))
-    assert state.seconds_in_state(gpu(0).key) == 25
-    assert state.seconds_in_state(gpu(1).key) >= 600, "a job that waited had no device"
+@pytest.mark.parametrize(("label", "known"), [("", False), ("from box.json", False), ("demo shared", True)])
+def test_of_the_time_before_it_looked_only_the_past_of_a_demo_says_that_a_device_was_free(
+    label: str, known: bool
+) -> None:
+    """A file of minutes ends before this program begins, and a claim leaves no trace in it."""
+    store, first = Store(), int(NOW // 60 - 5) * 60
+    for second in range(first, int(NOW) + 1):
+        store.add(second, [gpu(0)])
+    seconds = known * (NOW - first)
+    state = replace(AppState({}, label=label).with_snapshot(box(gpu(0))), timelines=Timelines(store, NOW))
+    assert state.seconds_in_state(gpu(0).key) == seconds
+    later = state.with_snapshot(box(gpu(0), time=NOW + 60))
+    assert later.seconds_in_state(gpu(0).key) == seconds + 60

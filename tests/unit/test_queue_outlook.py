@@ -75,6 +75,18 @@ def test_a_request_that_does_not_start_on_devices_that_stay_free_is_not_said_to_
     assert "jobs log" not in told(1080, 1080, **long, job="e3y2")
 
 
+def test_only_devices_that_were_free_for_that_time_are_said_to_have_been_free_for_it() -> None:
+    snapshot = replace(TWO_BUSY, waiters=(replace(waiter(1, "ana", 1), since=NOW - 1100),))
+
+    def free(**seconds: float) -> list[int]:
+        known = {KEYS[int(place[1:])]: each for place, each in seconds.items()}
+        (turn,) = outlook(snapshot, verdicts(snapshot), {}, 600.0, known).turns
+        return [device.index for device in turn.free]
+
+    assert free(_2=20, _3=1080) == [3] and free(_2=1200, _3=1300) == [2, 3]
+    assert free() == [2, 3], "one reading knows nothing of the time before"
+
+
 def test_who_waits_for_other_devices_is_next_too() -> None:
     found = seen(TWO_BUSY, waiter(1, "ana", 2, 0, 1), waiter(2, "bo", 1, 1), waiter(3, "kim", 1, 2))
     assert [turn.waiter.user for turn in found.next] == ["ana", "kim"]

@@ -122,7 +122,7 @@ def test_without_a_window_what_a_reading_says_stands() -> None:
 
 
 def test_no_time_is_ever_less_than_none_when_the_clock_is_set_back() -> None:
-    watch = _watched((0, busy(gpu(0))), (100, gpu(0)), (50, gpu(0)))
+    watch = _watched((0, busy(gpu(0))), (90, gpu(0)), (50, gpu(0)))
     assert watch.seconds_in_state(KEY, NOW + 50) == 0
     found = with_cooling(verdicts(box(gpu(0))), watch, NOW + 50, 10)[KEY]
     assert found == Verdict("cooling", Cooling(NOW + 50, 10))
@@ -134,6 +134,16 @@ def test_time_without_readings_is_no_idle_time(gap: int, idle_since: int) -> Non
     """The programs that ran while the screen was stopped are unknown."""
     watch = _watched((0, gpu(0)), (gap, gpu(0)))
     assert watch.idle_since == {KEY: NOW + idle_since}
+
+
+def test_nobody_knows_that_a_device_was_free_in_a_time_without_readings() -> None:
+    watch = _watched((0, gpu(0)), (91, gpu(0)), (100, gpu(0)))
+    assert watch.seconds_in_state(KEY, NOW + 100) == 9
+    stopped = _after(replace(_watched((0, gpu(0)), (1, gpu(0))), last=None), box(gpu(0), time=NOW + 5))
+    assert stopped.seconds_in_state(KEY, NOW + 6) == 1
+    for found in watch, stopped:
+        judged = with_cooling(verdicts(box(gpu(0))), found, NOW + 100, 3600)
+        assert judged[KEY].free, "as at the first reading"
 
 
 @pytest.mark.parametrize("jump", [86_400 * 365, -86_400])

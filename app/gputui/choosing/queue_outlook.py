@@ -31,8 +31,8 @@ class Turn:
     ahead   the number of requests before it that could take the same devices; with none it is next. Nobody is
             before one that can never start
     could   the devices that would do if they were free; None inside a lease, where others cannot see it
-    free    the devices of `could` that are free now, and meet the conditions of the request
-    ready   seconds for which as many of `free` as it needs are known to have been free while it waited
+    free    the devices of `could` that have been free for `ready`, and meet the conditions of the request
+    ready   seconds for which as many of them as it needs are known to have been free while it waited
     lacking the other devices of `could` that are free now, each with the condition that it does not meet
     """
 
@@ -124,6 +124,7 @@ def outlook(
             longest = sorted((free.get(device.key, 0.0) for device in good), reverse=True)
             waited = 0.0 if waiter.since is None else snapshot.time - waiter.since
             ready = min(waited, longest[waiter.count - 1]) if len(good) >= waiter.count else 0.0
+            good = tuple(device for device in good if free.get(device.key, 0.0) >= ready)
             turn = replace(turn, could=could, free=good, lacking=lacking, ready=ready)
         turns.append(turn)
     occupied = [

@@ -25,13 +25,15 @@ class Watch:
 
     When somebody sets the clock, all times move with it, so durations stay the same.
 
-    seen         a device's state, and the time since which every snapshot has had it in that state
+    seen         a device's state, and the time since which every snapshot has had it in that state,
+                 at most since `began`
     idle_since   the time since which every snapshot has had it at 0 %; a `Seen` where nothing is known of the
                  time before
     used         the devices that the last snapshot had above 0 %
     pcie         the last known PCIe classes of pairs of devices: a lost device has none
     wired        the matrix that `pcie` was last updated from
-    began, last  the times of the first and the last snapshot
+    began, last  the times of the first and the last snapshot; nothing is known from before a time without
+                 readings, nor where `last` is None
     ticks        the last snapshot's time by the monotonic clock
     """
 
@@ -69,18 +71,18 @@ class Watch:
     def _after(self, snapshot: Snapshot, verdicts: Verdicts) -> Watch:
         now = snapshot.time
         watched = self.last is not None and now - self.last <= _LOOKED_AWAY
-        kept = self.idle_since if watched else {}
+        kept = self if watched else Watch()
         return Watch(
             seen={
                 # The clock may have been set back: no state begins in the future.
                 key: (before[0], min(before[1], now))
-                if (before := self.seen.get(key)) and before[0] == verdict.state
+                if (before := kept.seen.get(key)) and before[0] == verdict.state
                 else (verdict.state, now)
                 for key, verdict in verdicts.items()
             },
             idle_since={
                 device.key: min(
-                    kept.get(device.key, now if watched and device.key in self.used else Seen(now)),
+                    kept.idle_since.get(device.key, now if device.key in kept.used else Seen(now)),
                     device.idle_since or now,
                     now,
                 )
@@ -90,7 +92,7 @@ class Watch:
             used=frozenset(device.key for device in snapshot.devices if device.utilization),
             pcie=self.pcie if snapshot.pcie is self.wired else {**self.pcie, **_classes(snapshot)},
             wired=snapshot.pcie,
-            began=now if self.began is None else min(self.began, now),
+            began=now if kept.began is None else min(kept.began, now),
             last=now,
             ticks=snapshot.ticks,
         )

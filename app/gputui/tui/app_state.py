@@ -338,19 +338,22 @@ class AppState:
     def seconds_in_state(self, key: str) -> float:
         """How many seconds the device has been in its present state, as far as that is known.
 
-        For a device that was free when this program started, the timelines may know the start; a job of ours
-        that had it until later may have left no trace there.
+        Of the time before this program looked, only the past of a demo has no gap: the file of the timelines
+        ends before, and has no claims.
         """
         now = self.box.time
         seconds = self.watch.seconds_in_state(key, now)
         if seconds is None:
             return 0.0
         since = self.watch.seen[key][1]
-        if self.timelines is None or since != self.watch.began or not self.verdicts[key].free:
+        if (
+            self.demo is None
+            or self.timelines is None
+            or since != self.watch.began
+            or not self.verdicts[key].free
+        ):
             return seconds
-        unused = self.timelines.unused_since(key, since, self.rules.utilization, self.rules.memory)
-        left = [job.ended or 0.0 for job in self.box.jobs if job.over and key in job.keys]
-        return now - min(now, max([unused, *left]))
+        return now - self.timelines.unused_since(key, since, self.rules.utilization, self.rules.memory)
 
     def own_job_on(self, key: str, shared: bool = False) -> Job | None:
         """The user's own job that has the device, where the verdict has nothing else to report about it, or

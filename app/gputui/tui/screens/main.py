@@ -628,8 +628,10 @@ class MainScreen(Screen[None]):
         self._settle_later()
 
     def repaint(self) -> None:
-        """Paint every cell: after Ctrl-Z the terminal has lost the cells that did not change."""
+        """Go on after the terminal was lent or the program was stopped: paint every cell, as the terminal has
+        lost those that did not change. Nobody has watched the devices meanwhile."""
         self.app.screen.refresh(layout=True)
+        self.set_app_state(replace(self.app_state, watch=replace(self.app_state.watch, last=None)))
 
     def _draw(self) -> None:
         """Draw everything, and compute the room of each part."""
