@@ -298,7 +298,7 @@ async def test_n_for_more_than_are_free_leads_to_the_line_for_as_many(environ: d
         assert prompted(s) == "type a number, or a number with tp=N, pp=N"
         await s.press("4", "enter")
         assert s.app.screen is s.main, "what is typed has taken the place of what was wrong"
-        assert s.main.message == "only 3 of 4 GPUs are free: w waits in line for 4"
+        assert s.main.message == "3 GPUs are free, 4 asked for: w waits in line for 4"
         await s.press("w")
         assert "for any 4 GPUs" in prompted(s)
 

@@ -13,6 +13,7 @@ from gputui.inventory.process import Ancestor
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.telemetry import Telemetry
 from gputui.tui.app_state import AppState
+from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.device import DeviceScreen
 from gputui.tui.screens.topology import TopologyScreen
 from gputui.tui.views.device import device_panel
@@ -72,6 +73,19 @@ async def test_of_a_held_device_nobody_says_that_no_process_uses_it() -> None:
             await s.press("@device")
             assert any(line.strip() == words for line in texts(s))
             await s.press("escape")
+
+
+async def test_who_may_be_asked_for_an_idle_device_is_said_wherever_it_is_selected() -> None:
+    async with session("shared") as s:
+        s.main.set_app_state(replace(s.main.app_state, cursor=s.main.app_state.box.devices[6].key))
+        await s.press("6")
+        (warning,) = [each for each in s.main.app_state.warnings if "GPU 6" in each]
+        assert "ask bo" in warning and "idle" not in warning
+        await s.press("@device")
+        assert any("ask bo" in line for line in texts(s))
+        await s.press("escape", "enter")
+        await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
+        assert isinstance(s.app.screen, ConfirmScreen) and "ask bo" in "".join(s.app.screen.reasons)
 
 
 async def test_what_is_on_the_page_is_read_in_full_and_no_longer_than_that(

@@ -103,7 +103,8 @@ async def test_d_starts_a_job_that_D_shows_and_that_outlives_the_screen(desk: De
         assert f"▸ {job.id}  ▶ running" in texts(s)[2]
         assert "GPU 5,4" in texts(s)[2]
         assert "1 of 1 running" in texts(s)[0]
-        devices = texts(s)[texts(s).index(next(t for t in texts(s) if "devices of" in t)) + 1 :][:2]
+        devices = texts(s)[texts(s).index(next(t for t in texts(s) if "devices of" in t)) + 1 :][:3]
+        assert "UTIL" in devices.pop(0)
         assert [re.split(r"\s+", line.replace("▸", " ").strip())[0] for line in devices] == ["5", "4"]
         await s.press("escape", "q")
         await s.until(lambda: not s.app.is_running)
@@ -466,7 +467,7 @@ async def test_R_starts_nothing_where_too_few_devices_are_free(desk: Desk) -> No
     of_this_box(desk, "sh", "-c", "exit 0", devices=8)
     async with session(environ=environ(desk)) as s:
         await s.press("D", "R")
-        assert "of 8 GPUs" in told(s) and "--wait" in told(s)
+        assert "8 asked for" in told(s) and "--wait" in told(s)
         await s.press("R", "R")
         assert len(all_jobs(desk.environ)) == 1
 
@@ -724,7 +725,8 @@ async def test_with_room_a_name_is_whole_and_a_commands_device_does_not_repeat_i
         lines = texts(s)
         assert any(title in line for line in lines[1:3])
         rule = next(n for n, line in enumerate(lines) if "devices of m6u5" in line)
-        assert "finetune" not in lines[rule + 1] and lines[rule + 1].split()[0] == "6"
+        assert "UTIL" in lines[rule + 1]
+        assert "finetune" not in lines[rule + 2] and lines[rule + 2].split()[0] == "6"
 
 
 # The panel of the main screen
@@ -860,3 +862,21 @@ async def test_enter_gives_the_log_the_whole_page_and_shows_the_jobs_again() -> 
         assert texts(s) == jobs
         await s.press("escape")
         assert s.app.screen is s.main
+
+
+async def test_on_the_page_of_the_log_a_filter_is_one_of_its_lines_and_the_keys_are_those_that_act(
+    desk: Desk,
+) -> None:
+    for command in ("echo one; echo two; echo three", "echo others"):
+        ended(desk.sh(command))
+    async with session(environ=environ(desk)) as s:
+        await s.press("D", "slash", *"three", "enter")
+        assert shown(s, "with “three”") and not shown(s, "others") and "⏎ log" in told(s)
+        await s.press("enter", "slash", *"T", "enter")
+        assert log(s)[:2] == [" two", " three"] and "with “T”" in texts(s)[0] and "⏎ jobs" in told(s)
+        await s.press("slash", *"none", "enter")
+        assert "esc shows all" in log(s)[0]
+        await s.press("escape")
+        assert log(s)[:3] == [" one", " two", " three"]
+        await s.press("slash", *"two", "enter", "enter")
+        assert shown(s, "with “three”") and "⏎ log" in told(s), "the list has its own filter"

@@ -227,12 +227,12 @@ def test_inherited_devices_are_the_only_ones_to_be_had() -> None:
     assert sorted(selected(state)) == [1, 2]
     unchanged, message = state.select_best(3)
     assert unchanged.selection == state.selection
-    assert message == "only 2 of 3 GPUs are free in this session"
+    assert message == "2 GPUs are free in this session, 3 asked for"
 
 
 def test_who_asks_for_more_than_are_free_is_told_how_many_are_and_the_number_is_kept() -> None:
     state, message = app_state(*FOUR[:2], busy(FOUR[2])).select_best(3)
-    assert (message, state.short_of) == ("only 2 of 3 GPUs are free", 3)
+    assert (message, state.short_of) == ("2 GPUs are free, 3 asked for", 3)
     assert with_selected(state, 0).short_of is None
 
 

@@ -766,6 +766,8 @@ CORRECTED = [
     ("wait -n 2 -- python t.py", "run --wait -n 2 -- python t.py"),
     ("free", "ls"),
     ("users --json", "people --json"),
+    ("-v", "--version"),
+    ("-V", "--version"),
 ]
 
 

@@ -278,6 +278,11 @@ def test_the_shared_box_by_people_and_what_nobody_can_be_seen_to_hold(call: Call
     assert "no visible process" in rows[-1]
 
 
+def test_the_remedy_of_a_held_device_is_below_the_table_and_breaks_no_row(call: Call) -> None:
+    ended = call("people", "--demo", "shared")
+    assert "fuser" in ended.err and len(ended.out.splitlines()[-1]) < 80
+
+
 def test_the_same_for_a_program(call: Call) -> None:
     told = call("people", "--demo", "shared", "--json").json
     assert told["schema"] == 1

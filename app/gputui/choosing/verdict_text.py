@@ -87,14 +87,27 @@ def brief(verdict: Verdict, now: float) -> str:
 
 
 def state_and_reason(verdict: Verdict, now: float) -> str:
-    """ "busy: mira is running python (pid 4242), 3h"."""
-    return f"{verdict.shown}: {reason(verdict, now)}"
+    """ "busy: mira is running python (pid 4242), 3h"; of a device that another user has long not used, also
+    whom to ask for it."""
+    return f"{verdict.shown}: {reason(verdict, now)}{_whom_to_ask(verdict.cause)}"
 
 
 def state_and_brief(verdict: Verdict, now: float) -> str:
-    """ "busy: mira python 3h", or "claimed by ana 2h", where the brief text already begins with the state."""
-    few = brief(verdict, now)
-    return few if _says_state(verdict.cause) else f"{verdict.shown}: {few}"
+    """ "busy: mira python 3h", or "claimed by ana 2h", where the brief text already begins with the state;
+    "bo's, unused 40m: ask bo" of a device that its user has long not used."""
+    few, cause = brief(verdict, now), verdict.cause
+    if (ask := _whom_to_ask(cause)) and isinstance(cause, UsedBy) and cause.idle_since is not None:
+        user = printable(cause.processes[0].user or UNKNOWN)
+        return f"{user}'s, unused {at_least(Seen.span(cause.idle_since, now))}{ask}"
+    return few if _says_state(cause) else f"{verdict.shown}: {few}"
+
+
+def _whom_to_ask(cause: Cause) -> str:
+    """ ": ask bo", of a device that another user has long not used; "" of any other."""
+    if isinstance(cause, UsedBy) and cause.idle:
+        user, own = cause.processes[0].user, cause.processes[0].own
+        return "" if user is None or own else f": ask {printable(user)}"
+    return ""
 
 
 def for_document(verdicts: Verdicts, now: float) -> dict[str, tuple[str, str]]:
@@ -171,7 +184,7 @@ def not_free_lines(found: Mapping[str, NotFree], now: Snapshot) -> dict[str, str
         was = f" (was {each.before})" if each.before and each.before != each.verdict.state else ""
         lines[key] = (
             f"{name} = GPU {now.label(each.device)} is {each.verdict.shown}{was}:"
-            f" {reason(each.verdict, now.time)}"
+            f" {reason(each.verdict, now.time)}{_whom_to_ask(each.verdict.cause)}"
         )
     return lines
 

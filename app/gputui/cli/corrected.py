@@ -24,6 +24,8 @@ _SAME = {
     "kill": "stop",
     "cancel": "stop",
     "logs": "log",
+    "-v": "--version",
+    "-V": "--version",
 }
 """Words of other programs for our own ones."""
 _OF_A_MODEL = ("--model", "--parameters")
@@ -105,6 +107,7 @@ def _with_known_words(parser: Parser, words: Sequence[str]) -> Iterator[str]:
     choices[""] = _actions(parser)
     before = ""
     for word in words:
+        word = _SAME[word] if _SAME.get(word) in known else word
         option, equals, value = word.partition("=")
         if option.startswith("--") and option not in known:
             close = difflib.get_close_matches(option, known, 1, _ALIKE)

@@ -10,7 +10,7 @@ from gputui.choosing.claimed_use import ClaimedUse
 from gputui.choosing.idleness import is_worth_saying, known_idle
 from gputui.choosing.people import Holding, Person, of_nobody, people
 from gputui.choosing.verdict import Verdicts, verdicts
-from gputui.choosing.verdict_text import brief, job_claimed_and_runs_on, reason, unused_text, user_name
+from gputui.choosing.verdict_text import brief, job_claimed_and_runs_on, remedy_of, unused_text, user_name
 from gputui.cli.common import (
     DONE,
     Call,
@@ -71,6 +71,8 @@ def main(args: Call) -> int:
         say("no processes or claims on this box")
     else:
         print_lines(_lines(found, held, snapshot, judged))
+        for remedy in filter(None, dict.fromkeys(remedy_of(judged[device.key]) for device in held)):
+            say(f"note: {remedy} may show the process")
     return DONE
 
 
@@ -114,6 +116,6 @@ def _lines(
             )
         )
     for device in held:
-        why, memory = reason(judged[device.key], now), size(device.memory_used or 0)
+        why, memory = brief(judged[device.key], now), size(device.memory_used or 0)
         rows.append((UNKNOWN, snapshot.label(device), memory, UNKNOWN, why))
     return aligned(rows, right=(2, 3))

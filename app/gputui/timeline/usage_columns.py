@@ -15,7 +15,7 @@ _WIDEST_BAR = 32
 _HELD = 512 * MIB
 """More memory in use than on a free device, by the default rules."""
 _LEGEND, _UNKNOWN = "█ busy ░ idle", " · unknown"
-_NOBODY = {"user": "nobody", "job": "no job", "device": "in line"}
+_NOBODY = {"user": "no user", "job": "no job", "device": "in line"}
 
 
 def usage_columns(

@@ -553,7 +553,8 @@ class AppState:
         whole = "; a process uses one MIG instance only" if instances else ""
         others = any(isinstance(why, OtherVendor) for _, why in picked.refused)
         one = "; a command can use only one vendor's" if others else ""
-        return f"only {there} of {count} GPUs {'is' if there == 1 else 'are'} free{given}{whole}{one}"
+        free = f"{there or 'no'} GPU{' is' if there == 1 else 's are'} free{given}"
+        return f"{free}, {count} asked for{whole}{one}"
 
     # Selecting what the command says
 

@@ -93,7 +93,7 @@ def rows(
             Row(
                 key,
                 key.replace("_", " "),
-                value or "nobody",
+                value or "none",
                 _RULES[key],
                 kind,
                 value != usual[key],

@@ -57,7 +57,7 @@ class JobsPage(ListPage):
         self._pieces: int | None = None
         self._room = 1
         self.reads = False
-        """Whether the log has the whole page."""
+        """Whether the log has the whole page. The filter is then one of its lines."""
 
     @property
     def job(self) -> Job | None:
@@ -104,16 +104,22 @@ class JobsPage(ListPage):
     def _log_lines(self, job: Job, lines: list[Line], width: int, height: int) -> list[Line]:
         """These lines, and below them the end of the job's log, or what the user reads of it."""
         before, self._room = self._room, max(1, height - len(lines) - 1)
-        pieces = pieces_of(self.log_of(job), width, self._wraps)
+        found, words = self.log_of(job), self.filter.lower().split() if self.reads else ()
+        if words:
+            found = [line for line in found if all(word in line.lower() for word in words)]
+        pieces = pieces_of(found, width, self._wraps)
         if self._back and self._pieces is not None:
             # The text that is being read stays below its rule while the log grows, or if it gets less room.
             self._back += max(0, len(pieces) - self._pieces) + before - self._room
         self._pieces = len(pieces) if self._back else None
         tail, self._back = log(pieces, self._room, self._back)
         if not pieces:
-            tail = told_lines("ended without output" if job.over else "no output yet", "dim", width)
+            none = "ended without output" if job.over else "no output yet"
+            none = f"no line has “{self.filter}”: esc shows all" if words else none
+            tail = told_lines(none, "dim", width)
+        only = f"with “{self.filter}”" if words else ""
         follows = "f: follow" if self._back else "" if job.over else "following"
-        return [*lines, title(f"log of {job.address}", width, follows), *tail]
+        return [*lines, title(f"log of {job.address}", width, only, follows), *tail]
 
     def stoppable(self) -> Job | None:
         """The job that can be stopped; as `actionable`."""
@@ -140,7 +146,8 @@ class JobsScreen(JobsPage):
 
     BINDINGS = [
         FILTER,
-        shown("enter", "read_log", "log", "⏎", "The log on the whole page, or the jobs again"),
+        shown("enter", "read_log(True)", "log", "⏎", "The log on the whole page"),
+        shown("enter", "read_log(False)", "jobs", "⏎", "The jobs again"),
         hidden("f", "follow_log", "To the end of the log"),
         hidden("tab", "wrap_log", "Break long lines of the log, or cut them"),
         shown("S", "stop", "stop"),
@@ -180,6 +187,7 @@ class JobsScreen(JobsPage):
         self._open_experiments = open_experiments
         self._stored = Stored()
         self._trouble = ""
+        self._filter_of_jobs = ""
         self._records: dict[str, Job] = {}
         self._known: set[str] = set()
         self._jobs: tuple[Job, ...] = ()
@@ -258,7 +266,7 @@ class JobsScreen(JobsPage):
             self._tail = (job.id, Tail(record.log, _COLUMNS, _MOST_LOG))
             self._back, self._pieces = 0, None
         self._tail[1].feed()
-        return self._tail[1].lines(None if self._back else self._room)
+        return self._tail[1].lines(None if self._back or (self.reads and self.filter) else self._room)
 
     # Key actions
 
@@ -317,14 +325,30 @@ class JobsScreen(JobsPage):
             answered,
         )
 
-    def action_read_log(self) -> None:
-        """Give the log the whole page, or show the list again."""
-        self.reads = not self.reads
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "read_log" and parameters[0] == self.reads:
+            return False
+        return super().check_action(action, parameters)
+
+    def places_kept(self, count: int) -> Sequence[int]:
+        return range(count) if self.reads else super().places_kept(count)
+
+    def show_only(self, words: str) -> None:
+        if self.reads:
+            self._back, self._pieces = 0, None
+        super().show_only(words)
+
+    def action_read_log(self, whole: bool) -> None:
+        """Give the log the whole page, or show the list again. Each has a filter of its own."""
+        if self.reads and self.filter:
+            self.show_only("")
+        self.reads = whole
+        self.filter, self._filter_of_jobs = self._filter_of_jobs, self.filter
         self.draw()
 
     def action_back(self) -> None:
-        if self.reads:
-            self.action_read_log()
+        if self.reads and not self.filter:
+            self.action_read_log(False)
         else:
             super().action_back()
 

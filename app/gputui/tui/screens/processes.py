@@ -26,7 +26,7 @@ class ProcessesScreen(ProcessListPage):
         shown("P", "show_as('people')", "people", about="By person"),
         shown("P", "show_list('people')", "list", about="As a list again"),
         END,
-        shown("enter", "user", "this user", "⏎", "Only the processes of the user at the cursor"),
+        shown("enter", "user", "only this user", "⏎", "Only the processes of the user at the cursor"),
     ]
 
     FILTER_PROMPT = "a user, a word of the command, a pid, a container, “gpu 3” (empty: all)"

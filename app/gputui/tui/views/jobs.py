@@ -17,7 +17,7 @@ from gputui.jobs.columns import how_long, job_columns, labels_of
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.views.columns import USUAL, Columns
-from gputui.tui.views.table import row
+from gputui.tui.views.table import heading, row
 from gputui.tui.views.text import (
     Line,
     cells_of,
@@ -153,7 +153,8 @@ def _end_of(job: Job, now: float) -> str:
 
 
 def devices_of(job: Job, app_state: AppState, width: int, most: int) -> list[Line]:
-    """The present rows of the job's devices if they are on this box; devices that it has not claimed last."""
+    """The present rows of the job's devices below the headings of the table, if they are on this box; devices
+    that it has not claimed last."""
     if job.box is not None or not job.keys or job.over:
         return []
     outside = (key for use in _unclaimed_uses(app_state) if use.job == job.id for key in use.outside)
@@ -164,9 +165,11 @@ def devices_of(job: Job, app_state: AppState, width: int, most: int) -> list[Lin
     # The cursor of this page is in the list of jobs, and the command is above.
     screen = app_state.screen
     others = tuple(name for name in screen.columns or USUAL if name != "command")
-    app_state = replace(app_state, cursor=None, screen=screen._replace(columns=others))
+    screen = screen._replace(columns=others, filter="", sort=None)
+    app_state = replace(app_state, cursor=None, screen=screen)
     columns = Columns.of(app_state, width)
-    lines = [row(app_state, device, columns, width) for device in devices[:most]]
+    lines = [heading(app_state, columns, width)]
+    lines += [row(app_state, device, columns, width) for device in devices[:most]]
     if len(devices) > most:
         lines.append(((f"   … and {len(devices) - most} more", "dim"),))
     return lines
