@@ -38,7 +38,7 @@ from gputui.tui.app_state import AppState
 from gputui.tui.controllers import launch as launch_controller
 from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.jobs import JobsScreen
-from gputui.tui.views.jobs import facts_of, jobs_panel, listed, news, pieces_of
+from gputui.tui.views.jobs import facts_of, jobs_panel, listed, news, pieces_of, size_of_jobs
 from gputui.tui.widgets.lines import Lines
 from messages import numbers
 from tui.support import OPENED, Session, box_at
@@ -764,6 +764,28 @@ async def test_jobs_of_ones_own_that_the_folder_does_not_have_are_counted(desk: 
             await s.press("D")
             assert ("another HOME" in texts(s)[0]) is bool(count)
             assert not count or f" {count} of yours" in texts(s)[0]
+
+
+def test_in_a_narrow_panel_every_row_has_the_name_of_its_job() -> None:
+    now = box_at("shared").time
+    times = {"created": now - 60, "started": now - 60}
+    stopped = summary(id="aaaa", state="stopped", waits=2, ended=now - 1, **times)
+    running = summary(id="bbbb", **times)
+    assert stopped.never_ran
+    rows = [line for line in panel(48, 8, stopped, running) if "aaaa" in line or "bbbb" in line]
+    assert len(rows) == 2 and all("train.py" in row for row in rows), rows
+    assert "waited" not in "".join(rows)
+
+
+def test_jobs_that_ended_a_while_ago_leave_few_lines_to_others() -> None:
+    old = summary(id="aaaa", state="done", ended=100.0)
+    snapshot = replace(box_at("idle"), time=1000.0)
+    assert size_of_jobs(replace(snapshot, jobs=(old,)), few=True)[1] == 0
+    live = summary(id="bbbb")
+    only, both = (size_of_jobs(replace(snapshot, jobs=jobs), few=True) for jobs in ((live,), (live, old)))
+    assert only[1] == both[1] and both[2] == only[2] + 1
+    assert size_of_jobs(replace(snapshot, jobs=(replace(old, ended=990.0),)), few=True)[1] == 2
+    assert size_of_jobs(replace(snapshot, jobs=(old,)), few=False)[1] == 2
 
 
 def test_a_line_of_the_log_in_the_panel_is_shown_from_its_beginning() -> None:

@@ -203,7 +203,7 @@ def test_the_highest_figure_is_of_one_reading_and_the_lowest_of_a_columns_mean()
     assert told["mean"] == pytest.approx(10, abs=3) and told["min"] <= told["mean"]
 
 
-def test_the_bars_of_memory_reach_their_maximum_and_minutes_from_a_file_have_no_body() -> None:
+def test_the_bars_of_memory_reach_their_maximum_and_minutes_from_a_file_are_dimmer() -> None:
     older, store, state = Store(), Store(), AppState({})
     for second in range(-240, -60):
         used = 70 * GIB if second % 60 == 0 else 0
@@ -217,12 +217,29 @@ def test_the_bars_of_memory_reach_their_maximum_and_minutes_from_a_file_have_no_
     for metric in ("utilization", "memory"):
         lines, frame = charts_of(state, 80, 9, 300, metric)  # type: ignore[arg-type]
         assert frame is not None and frame.averaged
-        rows = _texts(lines)[: frame.devices.index(gpu(1).key)]
-        bars = "".join(rows)[frame.lefts[0] :]
-        assert not set("▂▃▄▅▆▇█") & set(bars) and set("─▔") & set(bars), metric
+        own = lines[: frame.devices.index(gpu(1).key)]
+        bars = {(each, style) for line in own for text, style in line for each in text if each in "▁▂▃▄▅▆▇█"}
+        assert ("█", "load-past") in bars, "a bar of minutes has a body, and a tone of its own"
+        assert {text for text, style in bars if style != "load-past"} <= {"▁"}, "what was seen here is idle"
         if metric == "memory":
-            assert "70.0G" in rows[-1] or "70.0G" in bars
-            assert set("─▔") & set(rows[0]), "of 80 GiB, 70 are near the top"
+            assert "70.0G" in "".join(_texts(own))
+            assert set("▃▄▅▆▇█") & set(_texts(own)[0]), "of 80 GiB, 70 are near the top"
+
+
+def test_between_charts_below_each_other_a_part_of_a_line_is_always_free() -> None:
+    store, state = Store(), AppState({})
+    devices = [gpu(number, utilization=100, memory_used=79 * GIB) for number in range(3)]
+    for second in range(-60, 1):
+        store.add(NOW + second, devices)
+    snapshot = box(*devices)
+    state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
+    for height in range(4, 40):
+        lines, frame = charts_of(state, 60, height)
+        assert frame is not None
+        rows = [line for line, key in zip(_texts(lines), frame.devices, strict=False) if key]
+        named = [n for n, row in enumerate(rows) if "util" in row]
+        tops = [0, *(n + 1 for n in named[:-1])] if named else range(len(rows))
+        assert not any("█" in rows[n] for n in tops), height
 
 
 def test_the_highest_of_a_column_is_a_shade_above_its_mean_without_a_gap() -> None:

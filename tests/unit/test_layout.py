@@ -278,6 +278,13 @@ def test_at_200_by_60_every_process_has_a_line_and_no_command_is_cut(name: str) 
     assert "…" not in _text(shown) and "more" not in _text(shown)
 
 
+def test_a_panel_that_asks_for_nothing_has_only_lines_that_nobody_wants() -> None:
+    ended = Part("jobs", Size(2, 0, 3), "side", False, spare=True)
+    assert share(12, [ended, PROCESSES]) == (("processes", 12),)
+    assert share(14, [ended, PROCESSES]) == (("jobs", 2), ("processes", 12))
+    assert share(20, [ended, PROCESSES]) == (("jobs", 3), ("processes", 17))
+
+
 def test_a_log_takes_the_room_that_nobody_else_wants() -> None:
     log = Part("jobs", Size(2, 7, 30), "side", False)
     heights = dict(share(30, [log, PROCESSES]))

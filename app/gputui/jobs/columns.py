@@ -52,9 +52,9 @@ def job_columns(
         "on": Column("GPU", lambda job: on_devices(job, snapshot), most=16),
         "state": Column("STATE", lambda job: _with_wait(job, "gave up" if job.gave_up else job.state, now)),
         "status": Column("STATUS", status_text),
-        "outcome": Column(
-            "STATE", lambda job: _outcome(job, now), lambda job: SIGNS.get(job.state, ("?", "unknown"))[1]
-        ),
+        "outcome": Column("STATE", lambda job: _with_wait(job, _outcome(job), now), _tone),
+        "short": Column("STATE", _outcome, _tone),
+        "time": Column("TIME", lambda job: how_long(job, now), "dim", right=True, least=5),
         "ran": Column("RAN", lambda job: _ran(job, now), "dim", right=True, least=5),
         "ended": Column(
             "ENDED", lambda job: UNKNOWN if job.ended is None else f"{duration(now - job.ended)} ago"
@@ -115,14 +115,18 @@ def status_text(job: Job) -> str:
     return UNKNOWN
 
 
-def _outcome(job: Job, now: float) -> str:
+def _tone(job: Job) -> str:
+    return SIGNS.get(job.state, ("?", "unknown"))[1]
+
+
+def _outcome(job: Job) -> str:
     """The state with its glyph; the status or the signal in place of "failed"."""
     words = job.state
     if job.gave_up:
         words = "gave up"
     elif job.state == "failed" and (job.signal, job.status) != (None, None):
         words = status_text(job) if job.signal is not None else f"status {job.status}"
-    return f"{SIGNS.get(job.state, ('?', ''))[0]} {_with_wait(job, words, now)}"
+    return f"{SIGNS.get(job.state, ('?', ''))[0]} {words}"
 
 
 def _with_wait(job: Job, words: str, now: float) -> str:

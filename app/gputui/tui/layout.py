@@ -34,8 +34,9 @@ _NOTES, _NOTES_SHORT, _LOW = 2, 1, 30
 
 
 class Size(NamedTuple):
-    """The fewest lines that are worth showing, and the lines that show everything; `most` counts the lines of
-    a panel with even more content (a log), which it gets where no other panel needs the room."""
+    """The fewest lines that are worth showing, and the lines that show everything, 0 for a panel that needs
+    only lines that no other one wants; `most` counts the lines of a panel with even more content (a log),
+    which it gets where no other panel needs the room."""
 
     least: int
     wants: int
@@ -187,15 +188,18 @@ def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
     growing panels, then for what the others still want, or else for the last panel.
     """
     shown: list[Part] = []
-    for part in parts:
+    for part in sorted(parts, key=lambda part: part.spare):
         taken = _wanted(shown) if part.spare else sum(each.size.least for each in shown)
         if taken + part.size.least <= room:
             shown.append(part)
+    shown.sort(key=parts.index)
     heights = {part.name: part.size.least for part in shown}
     left = room - sum(heights.values())
     growing = [part for part in shown if part.grows]
     half = (left + 1) // 2 if growing and _wanted(shown) > room else 0
-    left = half + _give(left - half, heights, {p.name: p.size.wants for p in shown if not p.grows})
+    left = half + _give(
+        left - half, heights, {p.name: p.size.wants for p in shown if not (p.grows or p.spare)}
+    )
     rest = sorted((*growing, *shown), key=lambda part: part.spare)
     left = _give(left, heights, {part.name: part.size.wants for part in rest})
     left = _give(left, heights, {part.name: part.size.most for part in shown})

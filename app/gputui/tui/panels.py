@@ -108,12 +108,12 @@ def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:
     return jobs_panel(app_state, width, height)
 
 
-def _size_of_jobs(app_state: AppState, _: int) -> Size:
+def _size_of_jobs(app_state: AppState, width: int) -> Size:
     if not app_state.box.jobs:
         return NOTHING
     from gputui.tui.views.jobs import size_of_jobs
 
-    return Size(*size_of_jobs(app_state.box))
+    return Size(*size_of_jobs(app_state.box, width < WIDE))
 
 
 def _facts_of_jobs(app_state: AppState) -> object:
@@ -246,5 +246,6 @@ def parts(app_state: AppState, width: int, before: Mapping[str, int] = MappingPr
         if lines is not None and not panel.grows and (size != NOTHING or panel.stays):
             size = Size(lines, lines)
         if size != NOTHING:
-            found.append(Part(panel.name, size, panel.place, panel.grows, panel.spare))
+            spare = panel.spare or not size.wants
+            found.append(Part(panel.name, size, panel.place, panel.grows, spare))
     return found

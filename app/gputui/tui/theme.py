@@ -23,6 +23,7 @@ DARK = Theme(
         "dim": "#7f88a8",
         "rest": "#3b4261",
         "load": "#8a96c8",
+        "past": "#555f8c",
         # The states of a row differ in luminance, and in hues that every eye can tell apart (Okabe and Ito).
         "free": "#52d6ac",
         "mine": "#56a5e9",
@@ -52,6 +53,7 @@ LIGHT = Theme(
         "dim": "#666c7a",
         "rest": "#c3c8d4",
         "load": "#5b69a0",
+        "past": "#99a3c6",
         "free": "#00573f",
         "mine": "#08619f",
         "busy": "#bb4d00",
@@ -83,6 +85,7 @@ ANSI = Theme(
         "dim": "ansi_default",
         "rest": "ansi_bright_black",
         "load": "ansi_default",
+        "past": "ansi_bright_black",
         "free": "ansi_green",
         "mine": "ansi_blue",
         "busy": "ansi_magenta",

@@ -6,7 +6,7 @@ here that is impossible there.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from textual import events
 from textual.binding import Binding
@@ -34,6 +34,9 @@ _NO_PLACE = ("down", "up", "first", "last", "sort", "filter")
 
 _KEYS = {"other": "B", "ask": "n", "order": "o", "clear": "x"}
 """Keys of this page for actions that have none on the main screen."""
+
+_LEAST_STATE = 12
+"""Cells in which the words of a state say more than its sign, which the matrix has in any case."""
 
 _NOTES_FROM, _NOTE_FROM = 13, 8
 """Lines from which a page has all notes below the matrix, and from which only the selection."""
@@ -110,13 +113,14 @@ class TopologyScreen(ListPage):
             return [clip(((" too small: needs 60×15", "warn"),), width)]
         room = max(1, height - above)
         drawn = matrix(app_state, layout, 0, len(rows), self._column)
-        names, *beside = table_lines(_facts_of_rows(app_state), rows, heading=True)
-        if width_of(drawn[-1]) + max(map(width_of, beside)) <= width:
-            # Without all the facts, the matrix is alone.
-            drawn[above - 2 :] = [
-                (*padded(line, width_of(drawn[-1])), *facts)
-                for line, facts in zip(drawn[above - 2 :], [names, *beside], strict=True)
-            ]
+        for beside in _facts_of_rows(app_state, rows):
+            left = width - width_of(drawn[-1])
+            if max(map(width_of, beside)) <= left or (len(beside[0]) <= 2 and left >= _LEAST_STATE):
+                drawn[above - 2 :] = [
+                    (*padded(line, width_of(drawn[-1])), *clip(facts, left))
+                    for line, facts in zip(drawn[above - 2 :], beside, strict=True)
+                ]
+                break
         heading, drawn = drawn[: above - 1], drawn[above - 1 :]
         visible = self.window(drawn, range(len(rows)), room, above)
         parts = [
@@ -230,8 +234,9 @@ class TopologyScreen(ListPage):
         self.action_perform("select")
 
 
-def _facts_of_rows(app_state: AppState) -> list[Column[Device]]:
-    """What is beside a row of the matrix where there is room: as in `nvidia-smi topo -m`, after the state."""
+def _facts_of_rows(app_state: AppState, rows: Sequence[Device]) -> Iterator[list[Line]]:
+    """What is beside the rows of the matrix, as in `nvidia-smi topo -m`, after the state: all of it, then
+    without the last facts."""
     topology, position = app_state.box.topology, app_state.box.position
 
     def cpus(device: Device) -> str:
@@ -241,11 +246,13 @@ def _facts_of_rows(app_state: AppState) -> list[Column[Device]]:
     def look(device: Device) -> str:
         return state_of(app_state, device)[2]
 
-    return [
+    columns = [
         Column("STATE", lambda device: state_of(app_state, device)[1], look, least=STATE, most=STATE),
         Column("NUMA", lambda device: number(device.numa_node), "dim", right=True, optional=True),
         Column("CPU AFFINITY", cpus, "dim", optional=True),
     ]
+    for count in range(len(columns), 0, -1):
+        yield table_lines(columns[:count], rows, heading=True)
 
 
 def _link_facts(app_state: AppState, one: Device, other: Device) -> str:

@@ -43,6 +43,8 @@ _LINES_OF_LAUNCH = 2
 """The most lines of a launch line on the jobs page: `y` copies all of it."""
 _MOST_ENDED = 3
 """The most ended jobs in the panel."""
+_RECENT = 60.0
+"""Seconds since its end for which a job asks for a line where there are few."""
 
 
 def headline(
@@ -78,8 +80,10 @@ def _rows(
     uses: Mapping[str, str],
     heading: bool = False,
 ) -> list[Line]:
-    """The same lines, uncut."""
-    names = "id outcome ran on peak use title log" if width >= _WIDE else "id outcome ran on use title"
+    """The same lines, uncut. Without a heading, the state has no words about the time, so that the names have
+    room."""
+    state = "outcome ran" if heading else "short time"
+    names = f"id {state} on peak use title log" if width >= _WIDE else f"id {state} on use title"
     columns = [
         replace(column, most=max(column.most, width // 3)) if column.name == "NAME" else column
         for column in job_columns(names, now, snapshot, uses)
@@ -247,12 +251,15 @@ def _tail(snapshot: Snapshot) -> Job | None:
     return next((job for job in found if job.tail), None)
 
 
-def size_of_jobs(snapshot: Snapshot) -> tuple[int, int, int]:
-    """The panel's least lines, the lines that it would fill, and those with the whole log."""
+def size_of_jobs(snapshot: Snapshot, few: bool) -> tuple[int, int, int]:
+    """The panel's least lines, the lines that it would fill, and those with the whole log. Where lines are
+    `few`, it asks for none for jobs that ended a while ago, and where all have, for none at all."""
     jobs, tail = _in_panel(snapshot), _tail(snapshot)
-    rows = 1 + (len(jobs) < len(snapshot.jobs)) + len(jobs)
-    log = len(tail.tail) if tail else 0
-    return 2, rows + bool(tail) + min(_LOG_LINES, log), rows + bool(tail) + log
+    since = snapshot.time - _RECENT if few else 0.0
+    asking = [job for job in jobs if not job.over or (job.ended or 0.0) >= since]
+    every, log = 1 + (len(jobs) < len(snapshot.jobs)) + len(jobs) + bool(tail), len(tail.tail) if tail else 0
+    wanted = every - (len(jobs) - len(asking)) + min(_LOG_LINES, log)
+    return 2, wanted if asking else 0, every + log
 
 
 def facts_of_jobs(app_state: AppState, snapshot: Snapshot) -> object:

@@ -54,8 +54,8 @@ _LEAST_RULED = 4
 _MARKED = 6
 """The height in lines from which the page has a line for the mark of the cursor."""
 
-MEANS = ", ─ means of minutes"
-"""What the lines are that a file's minutes are drawn as."""
+MEANS = ", dim: means of minutes"
+"""What the dimmer bars are, that a file's minutes are drawn as."""
 _NO_LIMIT = "no limit"
 """The label of a chart whose 100 % is unknown: its top is a round number."""
 
@@ -80,7 +80,7 @@ class Frame:
     span     the time that the columns show
     devices  the key of the device that each line shows, "" for a line without a device
     metrics  the metrics that the charts show
-    averaged whether a part of them, drawn as a line, shows means of minutes
+    averaged whether a part of them, in a dimmer tone, shows means of minutes
     """
 
     lefts: tuple[int, ...]
@@ -232,7 +232,7 @@ class _Charts:
         """Cells before each of the charts side by side."""
         marked = page and height >= _MARKED
         self.averaged = False
-        """Whether lines show means of minutes, once they are drawn."""
+        """Whether bars show means of minutes, once they are drawn."""
         self.feet = [axis(self.span), *([mark(self.span, cursor)] if marked else [])]
         """The axis, and the line for the mark of the cursor."""
         rows = 1 if beside > 1 else len(metrics)
@@ -351,8 +351,7 @@ class _Charts:
         self.averaged |= any(value == value for value in means[:averaged])
         # In a list, the figure and the bars agree.
         values = peaks if highest and not self._ruled else means
-        close = not (self._gap or self._ruled)
-        lines = chart(values, peaks, span, tall, full, self._cursor, close, self._ruled, averaged)
+        lines = chart(values, peaks, span, tall, full, self._cursor, not self._one, self._ruled, averaged)
         return [
             (*line, (fit(figure, self._figure, right=True), "dim" if self._one and place else ""))
             for place, (line, figure) in enumerate(zip(lines, figures, strict=True))
