@@ -107,7 +107,7 @@ def test_boxes_that_cannot_be_reached_say_why_and_leave_the_others(
     [
         (("claims",), "claims", ""),
         (("queue",), "waiters", ""),
-        (("plan", "--parameters", "1B", "-n", "2"), "strategies", "ddp"),
+        (("plan", "--parameters", "1B", "-n", "2"), "strategies", "zero1"),
     ],
 )
 def test_what_each_box_tells_is_merged(

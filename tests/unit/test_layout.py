@@ -11,6 +11,7 @@ import pytest
 
 from gputui.choosing.verdict import GLYPHS
 from gputui.inventory.claim import Claim
+from gputui.inventory.formatting import counted
 from gputui.inventory.snapshot import HostLoad
 from gputui.inventory.topology import Nic
 from gputui.launching.launch_options import LaunchOptions
@@ -125,7 +126,23 @@ def test_warnings_that_have_no_room_are_counted() -> None:
     count = len(app_state.warnings) + len(app_state.launch.warnings)
     lines = launch(app_state, 60, LaunchRoom(3))
     shown = [line for line in lines if any(style == "warn" for _, style in line)]
-    assert len(shown) == 2 and _text(lines[-1:]).endswith(f"… +{count - 2} (:launch page)")
+    assert len(shown) == 2 and _text(lines[-1:]).endswith(
+        f"… {counted(count - 2, 'more warning')}: :launch page"
+    )
+
+
+@pytest.mark.parametrize(
+    ("width", "room"), [(80, launch_room(24, 8, 1)), (80, LaunchRoom(6)), (60, LaunchRoom(6))]
+)
+def test_warnings_are_whole_in_lines_that_the_launch_line_leaves(width: int, room: LaunchRoom) -> None:
+    quiet = replace(BOX, waiters=())
+    app_state = AppState({}, LaunchOptions(("python", "train.py"))).with_snapshot(quiet)
+    for index in (0, 3):
+        app_state = app_state.toggle(BOX.devices[index])[0]
+    assert len(app_state.warnings) == 2
+    lines = [_text([line]) for line in launch(app_state, width, room)]
+    assert all(any(warning in line for line in lines) for warning in app_state.warnings)
+    assert len([line for line in lines if "!" in line]) == 2
 
 
 def test_on_a_wide_terminal_warnings_are_whole_and_beside_each_other() -> None:

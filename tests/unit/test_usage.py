@@ -385,7 +385,7 @@ def test_usage_by_user_device_job_and_day(
         assert [name.strip() for name in names if name.strip()] == [
             *("USER", "GPU-HOURS", "IDLE", "UTIL", "kWh", "PEAK MEM", "WAITED", "█ busy ░ idle · unknown")
         ]
-        assert told.status == 0 and first.split()[:6] == ["mira", "2.0", "0.5", "60%", "1.0", "20.0G"]
+        assert told.status == 0 and first.split()[:6] == ["mira", "2.0h", "30m", "60%", "1.0", "20.0G"]
         # Half of the two hours is busy, a quarter idle, the rest unknown.
         drawn = first.split()[-1]
         assert drawn.count("█") == len(drawn) / 2 and drawn.count("░") == drawn.count("·") == len(drawn) / 4
@@ -412,7 +412,28 @@ def test_a_bar_has_the_room_there_is_or_is_left_out_and_no_column_is_cut() -> No
         lines = printed(usage_columns("user", rows, {}, width), rows)
         assert max(map(len, lines)) < width
         assert ("█ busy ░ idle" in lines[0]) == ("█" in lines[1])
-    assert "█" in lines[1] and lines[2].split()[1:3] == ["0.01", "0"], "a small amount is not nothing"
+    assert "█" in lines[1] and lines[2].split()[1:3] == ["10s", "0"], "a small amount is not nothing"
+
+
+def test_short_times_do_not_contradict_the_utilization() -> None:
+    rows = [
+        ({"user": str(held)}, Figures(held, held - idle, idle))
+        for held, idle in ((36.0, 28.0), (110.0, 62.0))
+    ]
+    shown = [line.split()[1:3] for line in printed(usage_columns("user", rows, {}, None), rows)[1:]]
+    assert shown == [["36s", "28s"], ["1m50s", "1m02s"]]
+    assert (
+        printed(usage_columns("user", rows[:1], {}, None), [({"user": ""}, Figures(0.2, 0.2))])[1].split()[1]
+        == "1s"
+    )
+
+
+def test_equal_figures_have_equal_bars() -> None:
+    helds = [3600 * 1.04, *(60.0 * n + 7 * n for n in range(1, 60)), 3600.0, 3600 * 1.01, 599.6, 600.0]
+    rows = [({"user": str(n)}, Figures(held, held)) for n, held in enumerate(helds)]
+    lines = [line.split() for line in printed(usage_columns("user", rows, {}, None), rows)[1:]]
+    bars = {(figure, len(bar)) for _, figure, *_, bar in lines}
+    assert len(bars) == len({figure for figure, _ in bars})
 
 
 def test_of_thousands_of_jobs_the_first_are_listed_and_json_has_all(

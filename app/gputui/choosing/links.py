@@ -57,11 +57,8 @@ def permuted_behind_switches(snapshot: Snapshot, devices: Sequence[Device]) -> b
     return hopper and all(counts) and (all(switched) or min(counts) > MAX_BRIDGED)
 
 
-PERMUTED = (
-    "behind NVSwitches, several processes can get the results of AllGather and ReduceScatter in the wrong"
-    " order (nccl #1906); ascending order ({}) avoids it and is as fast here"
-)
-"""The warning about devices that `permuted_behind_switches` finds, for their numbers in ascending order."""
+PERMUTED = "NCCL can swap results in this order (nccl #1906): {} is safe"
+"""The warning about devices that `permuted_behind_switches` finds, for what names their ascending order."""
 
 
 def on_one_node(one: Device | Nic, other: Device | Nic, word: str | None) -> bool:

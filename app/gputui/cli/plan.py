@@ -96,7 +96,7 @@ def parser() -> Parser:
     made.add_argument(
         "--all",
         action="store_true",
-        help="show all strategies, with the parts of their memory and their reasons (as in a pipe)",
+        help="show all strategies, with the parts of their memory and their reasons",
     )
     made.add_argument("--json", action="store_true", help="print the plan as JSON; with --use, the launch")
     what = made.add_mutually_exclusive_group()
@@ -190,7 +190,7 @@ def main(args: Call) -> int:
     room = shutil.get_terminal_size().lines - len(answered) - len(notes) - _BESIDE
     print(
         "",
-        *table_lines(made, found, subject.said, width, args.all or width is None, room),
+        *table_lines(made, found, subject.said, width, args.all, room),
         sep="\n",
         flush=True,
     )

@@ -1,7 +1,7 @@
 """A plan as text: the answer, the model with its workload, the devices, and a row for each strategy.
 
-There are two forms. The short one is for a terminal: it fits into 80 columns, and has the best strategies.
-The whole one is for `--all` and for programs: all strategies, the parts of their memory and their reasons.
+There are two forms. The short one fits into 80 columns, and has the best strategies. The whole one is for
+`--all`: all strategies, the parts of their memory and their reasons.
 """
 
 from __future__ import annotations

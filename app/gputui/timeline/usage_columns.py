@@ -34,8 +34,8 @@ def usage_columns(
 
     columns = [
         *map(named, BY[by]),
-        Column("GPU-HOURS", lambda row: _tenths(row[1].held / 3600), right=True),
-        figure("IDLE", lambda each: _tenths(each.idle / 3600) if each.busy + each.idle else UNKNOWN),
+        Column("GPU-HOURS", lambda row: _time(row[1].held), right=True),
+        figure("IDLE", lambda each: _time(each.idle) if each.busy + each.idle else UNKNOWN),
         figure("UTIL", lambda each: number(each.utilization, "%")),
         Column("kWh", lambda row: _kilowatt_hours(row[1]), right=True),
         figure("PEAK MEM", lambda each: size(each.peak or None)),
@@ -55,18 +55,32 @@ def usage_columns(
                 return "held, no visible process"
             return "not in use" if row[1].energy_known else ""
         held, busy, rest = (
-            round(cells * seconds / most) for seconds in (row[1].held, row[1].busy, row[1].busy + row[1].idle)
+            round(cells * _rounded(seconds) / _rounded(most))
+            for seconds in (row[1].held, row[1].busy, row[1].busy + row[1].idle)
         )
         return "█" * min(busy, held) + "░" * (min(rest, held) - busy) + "·" * (held - rest)
 
     return [*columns, Column(legend, bar, "free")]
 
 
-def _tenths(amount: float) -> str:
-    return f"{amount:.1f}" if amount >= 0.05 else f"{max(0.01, amount):.2f}" if amount else "0"
+def _rounded(seconds: float) -> int:
+    """The seconds as they are shown: in tenths of an hour, below that in minutes, below ten of these in
+    seconds; a small amount is not nothing. The bars are made of these: equal figures have equal bars."""
+    unit = 360 if seconds >= 3600 else 60 if seconds >= 600 else 1
+    return max(unit, round(seconds / unit) * unit) if seconds else 0
+
+
+def _time(seconds: float) -> str:
+    whole = _rounded(seconds)
+    if whole >= 3600:
+        return f"{whole / 3600:.1f}h"
+    if 60 <= whole < 600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    return duration(whole) if whole else "0"
 
 
 def _kilowatt_hours(figures: Figures) -> str:
     if figures.joules is None:
         return "" if figures.waited and not figures.held else UNKNOWN
-    return _tenths(figures.joules / 3.6e6)
+    amount = figures.joules / 3.6e6
+    return f"{amount:.1f}" if amount >= 0.05 else f"{max(0.01, amount):.2f}" if amount else "0"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.idleness import idle_seconds
-from gputui.choosing.links import permuted_behind_switches
+from gputui.choosing.links import PERMUTED, permuted_behind_switches
 from gputui.choosing.named_devices import keys_named
 from gputui.choosing.own_jobs import own_job_on
 from gputui.choosing.rules import DEFAULT_RULES, Rules
@@ -759,11 +759,7 @@ class AppState:
     def order_warning(self) -> str | None:
         """The warning that NCCL may get the order wrong, else None."""
         if permuted_behind_switches(self.box, self.selected):
-            key = key_of("order", self.screen.keymap)
-            return (
-                "behind NVSwitches, several processes can get NCCL's results in the wrong order (nccl #1906):"
-                f" {key} by index avoids it, as fast"
-            )
+            return PERMUTED.format(f"{key_of('order', self.screen.keymap)} by index")
         return None
 
     @property

@@ -29,7 +29,7 @@ _ROWS_KEPT, _ROWS_KEPT_SHORT = 5, 3
 _LINES_KEPT = 4
 """Lines of the launch line and its warnings that may take the place of further rows."""
 
-_NOTES, _NOTES_SHORT, _LOW = 2, 1, 30
+_NOTES, _NOTES_SHORT, _LOW = 2, 1, 24
 """Lines for warnings and remarks below the launch line; the same on a terminal lower than the last."""
 
 

@@ -26,6 +26,9 @@ from gputui.tui.views.text import (
 _NARROW = 40
 """The width in cells below which a cut launch line without a rule does not name the key that copies it."""
 
+_NAMED = 60
+"""The width in cells from which the end of cut warnings names the key that shows all."""
+
 _ADDED = 56
 """Cells that a selection usually adds to the launch line: the variables that name its devices."""
 
@@ -65,7 +68,7 @@ def launch(
     refused = app_state.launch.refused
     if refused is not None and decided and refused not in told:
         told = (refused, *told)
-    warnings = _warnings(told, width, room.lines, "" if page else key)
+    warnings = _warnings(told, width, room.lines, len(lines), "" if page else key)
     if told and not warnings:
         tail = [f"{counted(len(told), 'warning')}: {key}", *tail]
     lines_of_it = max(1, room.lines - len(warnings))
@@ -108,23 +111,24 @@ def _remarks(remarks: Sequence[str], width: int, most: int, more: str) -> list[L
     return every if len(every) <= most else _ending([clip(row, width) for row in rows[:most]], more, width)
 
 
-def _warnings(warnings: Sequence[str], width: int, room: int, key: str) -> list[Line]:
-    """The warnings in fewer than `room` lines, as one is the launch line's.
+def _warnings(warnings: Sequence[str], width: int, room: int, taken: int, key: str) -> list[Line]:
+    """The warnings in fewer than `room` lines, as one is the launch line's, which wants `taken` of them.
 
-    Each is shown whole on its own lines. Where they would leave the launch line less than half of the room,
-    short ones are beside each other, and a long one is cut to one line. If even these do not fit, the last
-    line counts the others, with the `key` for all.
+    Each is shown whole on its own lines. Where they would leave the launch line less than it wants and less
+    than half of the room, short ones are beside each other, and a long one is cut to one line. If even these
+    do not fit, the last line counts the others, with the `key` for all.
     """
     sign = ("  ! ", "warn")
     rows = [(sign, (warning, "warn")) for warning in warnings]
     lines: list[Line] = [line for row in rows for line in hanging(((" ", ""), *row), width)]
-    if len(lines) >= room or 2 * len(lines) > max(room, 2 * len(rows)):
+    if len(lines) >= room or len(lines) > max(room // 2, len(rows), room - taken):
         lines = flow(rows, width)
     if len(lines) < room:
         return lines
     kept = max(0, room - 1)
     others = sum(line.count(sign) for line in lines[kept:])
-    return _ending(lines[:kept], f" … +{others}" + (f" ({key})" if key else ""), width)
+    more = f" … {counted(others, 'more warning')}"
+    return _ending(lines[:kept], f"{more}: {key}" if key and width >= _NAMED else more, width)
 
 
 def _ending(lines: list[Line], end: str, width: int) -> list[Line]:
