@@ -342,9 +342,20 @@ async def test_enter_on_a_full_box_offers_the_line() -> None:
         await s.press("enter")
         assert isinstance(s.app.screen, LineScreen)
         said = str(s.app.screen.query_one("#what", Static).render())
-        assert said.startswith("3rd in line") and "All busy" in said and "⏎ yes" in hints(s)
+        assert said.startswith("3rd in line") and "No GPU is free" in said and "⏎ yes" in hints(s)
         await s.press("escape")
         assert "w waits in line" in s.texts("#selection")[1]
+
+
+@pytest.mark.parametrize("keys", ["3", "32"])
+async def test_the_question_of_a_wait_for_selected_devices_says_nothing_of_the_others(
+    keys: str,
+) -> None:
+    async with session("full", command=("true",)) as s:
+        await s.press(*keys, "w")
+        said = str(s.app.screen.query_one("#what", Static).render())
+        assert s.main.app_state.is_full and "No GPU is free" not in said
+        assert ("GPU 3 is busy" in said) == (keys == "3")
 
 
 async def test_the_first_enter_on_a_demo_offers_its_best_device_and_rehearses_the_start() -> None:
@@ -400,7 +411,7 @@ async def test_on_a_full_demo_waiting_in_line_is_rehearsed(key: str, environ: di
         s.main.set_app_state(replace(s.main.app_state, label=source.label, example=example))
         await s.press(key)
         said = str(s.app.screen.query_one("#what", Static).render())
-        assert said.startswith("2nd in line, behind lee") and "All busy" in said and "⏎ yes" in hints(s)
+        assert said.startswith("2nd in line, behind lee") and "No GPU is free" in said and "⏎ yes" in hints(s)
         await s.press("enter")
         assert "demo1 is 2nd in line" in s.main.message
         await s.until(lambda: any("2 in line, 1 yours" in text for text in s.texts("#lists")))

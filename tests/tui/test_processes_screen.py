@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import signal
 import subprocess
@@ -142,11 +143,23 @@ async def test_X_twice_sends_SIGTERM_and_twice_more_SIGKILL(children: list[Child
     assert other.poll() is None
 
 
-async def test_the_question_says_whose_process_it_is_and_what_it_has() -> None:
-    theirs = job(7, user="bo", memory=3 * GIB, command="python serve.py")
-    async with session(on(theirs)) as s:
+async def test_the_question_says_which_process_it_is_and_what_it_has(children: list[Child]) -> None:
+    child, _ = children
+    async with session(on(process(child))) as s:
         await s.press("p", "X")
-        assert all(words in told(s) for words in ("bo's serve.py", "pid 7", "GPU 0", "3.0G", "⏎ yes"))
+        words = (f"job-{child.pid}.py", f"pid {child.pid}", "GPU 0", "1.0G", "⏎ yes")
+        assert all(each in told(s) for each in words)
+
+
+async def test_another_users_process_is_refused_without_a_question(
+    children: list[Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = replace(process(children[0]), user="bo")
+    async with session(on(theirs)) as s:
+        await s.press("p")
+        monkeypatch.setattr(os, "getuid", lambda: 64000)
+        await s.press("X")
+        assert asks(s) is None and f"pid {theirs.pid} is bo's, not yours" in told(s)
 
 
 async def test_another_key_or_a_click_between_takes_it_back(children: list[Child]) -> None:
@@ -194,19 +207,18 @@ async def test_when_the_one_that_was_named_has_ended_no_other_is_hit(children: l
 
 
 async def test_a_pid_that_was_given_anew_is_another_process(children: list[Child]) -> None:
-    """The earlier question and signal were for the previous process."""
+    """The list is of an earlier moment, or the earlier signal was for the previous process."""
     child, _ = children
     before = replace(process(child), started=(process(child).started or 0) - 100)
     async with session(on(before)) as s:
         await s.press("p", "X")
-        show(s, on(process(child)))
-        await s.press("X")
         assert asks(s) is None and f"pid {child.pid} " in told(s)
+        show(s, on(process(child)))
         await s.press("X", "X")
         assert heard(child) == "term"
         show(s, on(replace(process(child), started=(process(child).started or 0) + 100)))
         await s.press("X")
-        assert asks(s) == ("SIGTERM", child.pid)
+        assert asks(s) is None and f"pid {child.pid} " in told(s)
 
 
 async def test_what_is_no_process_of_this_machine_gets_no_signal() -> None:

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from gputui.cli.jobs_text import document
+from gputui.cli.jobs_text import facts as facts_of
 from gputui.inventory.columns import printed
 from gputui.inventory.job import Job, place_in_list
 from gputui.jobs.columns import how_long, job_columns
@@ -22,6 +24,7 @@ from gputui.jobs.process_tree import alive
 from gputui.jobs.rerun import demo_of
 from gputui.jobs.store import all_jobs, find_job, stored
 from messages import lines_of, only_warning
+from unit.builders import box
 from unit.calling import Call
 from unit.jobs_support import Desk, command, desk_at, ended, kill_supervisor, says, until
 
@@ -156,6 +159,28 @@ def test_the_time_in_line_is_none_of_the_time_that_a_job_ran(desk: Desk) -> None
     job = replace(ended(desk.sh("exit 0")), started=1000.0, waits=2, taken=1037.0, ended=1057.0)
     row = table([job], 1060.0)[1].split()
     assert row[5] == "20s" and how_long(job, 1060.0) == "20s", "as on the screen"
+
+
+@pytest.mark.parametrize(
+    ("waits", "taken", "moments"),
+    [(None, None, ["created", "started"]), (2, None, ["queued"]), (2, 1037.0, ["queued", "started"])],
+)
+def test_who_waited_was_queued_first_and_started_when_the_command_did(
+    waits: int | None, taken: float | None, moments: list[str]
+) -> None:
+    job = Job(
+        id="c3x5",
+        created=1000.0,
+        started=1000.0 if waits is None else 1001.0,
+        waits=waits,
+        taken=taken,
+        state="running",
+    )
+    rows = dict(line.split(None, 1) for line in facts_of(job, box()))
+    assert [each for each in rows if each in ("created", "queued", "started")] == moments
+    (told,) = document([job])["jobs"]
+    assert told["created"] == rows[moments[0]] and told["started"] == rows.get("started")
+    assert waits is None or told["started"] != told["created"]
 
 
 @pytest.mark.parametrize(

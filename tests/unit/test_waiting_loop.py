@@ -154,6 +154,14 @@ def test_the_state_that_only_the_screen_gives_is_not_claimed_of_what_is_free_and
     assert "cooling" not in words and "0 free" not in words
 
 
+@pytest.mark.parametrize(("until", "sooner"), [(None, False), (1.0, True), (60.0, False)])
+def test_where_the_wait_may_end_before_the_window_that_is_said(until: float | None, sooner: bool) -> None:
+    """At its end, devices that are free then are enough."""
+    film = Film([True])
+    film.wait(1, 10.0, until=until).devices(film.read)
+    assert ("wait is over" in film.told[0].words) == sooner
+
+
 def test_devices_must_have_been_free_for_the_window_together() -> None:
     film = Film([True] * 30, [False] * 15 + [True])
     snapshot, ready = film.wait(2, 10.0).devices(film.read)

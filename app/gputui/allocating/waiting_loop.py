@@ -50,6 +50,7 @@ class Progress:
     wanted    the number of devices
     window    seconds that a device must be watched to be free
     keys      the keys of suitable devices, None for any
+    limited   whether the time limit of the wait may end before that
     lacking   the free devices that do not meet a condition on memory or utilization, each with that condition
     """
 
@@ -59,6 +60,7 @@ class Progress:
     settling: tuple[Device, ...] = ()
     wanted: int = 1
     window: float = 0.0
+    limited: bool = False
     keys: frozenset[str] | None = None
     lacking: tuple[tuple[Device, Refusal], ...] = ()
 
@@ -74,7 +76,7 @@ class Progress:
             # Not "cooling down", because a process that has watched for longer (a screen) calls them free
             # already. No seconds count down, because in a log this line stays while nobody's place changes.
             are = "is free and must stay" if len(self.settling) == 1 else "are free and must stay"
-            watched = f"{are} free for {self.window:g} s"
+            watched = f"{are} free for {self.window:g} s{', or until the wait is over' * self.limited}"
             parts.append(f"{gpus([*map(self.snapshot.label, self.settling)])} {watched}")
         if self.lacking and self.snapshot:
             parts.append(refusals(self.lacking, self.snapshot))
@@ -146,10 +148,13 @@ class Wait:
                 return snapshot, enough
             settling = tuple(device for device in free if device not in ready)
             window = self.rules.window
+            limited = self.until is not None and self.until < began + window
             lacking = tuple(
                 each for each in found.refused if isinstance(each[1], TooLittleMemory | TooMuchLoad)
             )
-            self.tell(Progress(ahead, snapshot, ready, settling, self.wanted, window, self.keys, lacking))
+            self.tell(
+                Progress(ahead, snapshot, ready, settling, self.wanted, window, limited, self.keys, lacking)
+            )
             if self._over:
                 raise TooLongError
             due = began + self._pause(cost)

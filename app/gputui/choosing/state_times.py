@@ -97,10 +97,9 @@ class Watch:
             ticks=snapshot.ticks,
         )
 
-    def seconds_in_state(self, key: str, now: float) -> float | None:
-        """The seconds for which the device has been in its present state; None if it was never seen."""
-        seen = self.seen.get(key)
-        return None if seen is None else now - seen[1]
+    def since(self, key: str, now: float) -> float:
+        """Since when the device is known to be in its present state; `now` if it was never seen."""
+        return self.seen.get(key, ("", now))[1]
 
 
 def _classes(snapshot: Snapshot) -> dict[tuple[str, str], str]:
@@ -122,7 +121,7 @@ def with_cooling(verdicts: Verdicts, watch: Watch, now: float, window: float) ->
     """
     found = dict(verdicts)
     for key, verdict in verdicts.items():
-        since = watch.seen.get(key, ("free", now))[1]
+        since = watch.since(key, now)
         if verdict.free and since != watch.began and now - since < window:
             found[key] = replace(verdict, state="cooling", cause=Cooling(since, window))
     return found

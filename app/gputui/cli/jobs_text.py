@@ -43,7 +43,7 @@ _LINES = 20
 
 def facts(job: Job, box: Snapshot) -> list[str]:
     """Return all facts on a job, one per line; `box` has the queue."""
-    told = TOLD.write(job)
+    told = TOLD.write(job, started=job.began)
     rows = [
         ("id", printable(job.id)),
         ("name", printable(job.name) if job.name else None),
@@ -63,7 +63,8 @@ def facts(job: Job, box: Snapshot) -> list[str]:
         ("asked by", printable(job.client) if job.client else None),
         ("directory", quote(job.directory) if job.directory else None),
         ("launch line", printable(job.line)),
-        *((moment, told[moment]) for moment in ("created", "started", "ended")),
+        ("created" if job.waits is None else "queued", told["created"]),
+        *((moment, told[moment]) for moment in ("started", "ended")),
         ("pid", str(job.command.pid) if job.command and not job.over else None),
         ("log", quote(str(job.log))),
     ]
@@ -100,6 +101,7 @@ def job_document(job: Job, use: ClaimedUse | None = None) -> Json:
 def _row(job: Job, use: ClaimedUse | None) -> Json:
     return _JOB.write(
         job,
+        started=job.began,
         environment=dict(job.changes),
         reason=reason_of(job),
         log=str(job.log),

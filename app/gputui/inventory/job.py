@@ -100,7 +100,7 @@ class Job:
     supervisor, command   its processes; None before they exist
     created     when the record was made, 0 for not known
     started, ended
-                when its command started and ended
+                when its process started, which may wait for its devices first (`began`), and ended
     status      the command's exit status; None also where a signal ended it
     signal      the signal that ended it
     why         why gputui itself stopped it, None where a user did; of a job that waited, why it never ran
@@ -201,14 +201,14 @@ class Job:
 
     @property
     def began(self) -> float | None:
-        """When it began to run, without the time in line; for a job in line, when it started to wait."""
-        return self.taken or self.started
+        """When its command began to run: not the wait of a job that waits, which is its process before."""
+        return self.started if self.waits is None else self.taken
 
     @property
     def until(self) -> Moment | None:
         """When it ends at the latest, but for the seconds between SIGTERM and SIGKILL; None where that is
         not known."""
-        if self.time_limit is None or self.began is None or self.over or self.in_line_for is not None:
+        if self.time_limit is None or self.began is None or self.over:
             return None
         return self.began + self.time_limit
 

@@ -144,7 +144,7 @@ def _ran(job: Job, now: float) -> str:
 def how_long(job: Job, now: float) -> str:
     """The time that a job has run, and may run, and whether it is stopped soon; for a job in line, the time
     that it has waited."""
-    begin = job.created if job.in_line_for is not None else job.began or job.created
+    begin = job.began or job.created
     end = job.ended if job.over else now
     limit = "" if job.until is None or job.time_limit is None else f" of {duration(job.time_limit)}"
     return UNKNOWN if end is None or not begin else duration(end - begin) + limit + warned(job, now)

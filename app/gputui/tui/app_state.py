@@ -341,19 +341,11 @@ class AppState:
         Of the time before this program looked, only the past of a demo has no gap: the file of the timelines
         ends before, and has no claims.
         """
-        now = self.box.time
-        seconds = self.watch.seconds_in_state(key, now)
-        if seconds is None:
-            return 0.0
-        since = self.watch.seen[key][1]
-        if (
-            self.demo is None
-            or self.timelines is None
-            or since != self.watch.began
-            or not self.verdicts[key].free
-        ):
-            return seconds
-        return now - self.timelines.unused_since(key, since, self.rules.utilization, self.rules.memory)
+        now, timelines, rules = self.box.time, self.timelines, self.rules
+        since = self.watch.since(key, now)
+        if self.demo and timelines and since == self.watch.began and self.verdicts[key].free:
+            since = timelines.unused_since(key, since, rules.utilization, rules.memory)
+        return now - since
 
     def own_job_on(self, key: str, shared: bool = False) -> Job | None:
         """The user's own job that has the device, where the verdict has nothing else to report about it, or

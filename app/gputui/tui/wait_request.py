@@ -75,8 +75,12 @@ def what_it_does(line: str, app_state: AppState) -> str:
     other = count is not None and app_state.selected and not line.strip()
     instead = f", not only for the selected {named}" if other else ""
     behind = f", behind {names_in_line(ahead)}" if ahead else ""
-    wait = "All busy: wait" if app_state.is_full else "Wait"
-    return f"{place.capitalize()}{behind}. {wait} for {wanted}{instead}, as a job?{then}"
+    wait = f"Wait for {wanted}{instead}"
+    if count is None and len(app_state.selected) == 1:
+        wait = f"{named} is {app_state.verdicts[request.names or ''].state}: wait for it"
+    elif count is not None and app_state.is_full:
+        wait = f"No GPU is free: wait for {wanted}{instead}"
+    return f"{place.capitalize()}{behind}. {wait}, as a job?{then}"
 
 
 def when_it_starts(request: DeviceRequest, app_state: AppState) -> str:

@@ -76,7 +76,7 @@ class ProcessListPage(ListPage):
             self.show_message(self.app_state.not_of_this_machine("processes"))
         elif row is None or row.process is None:
             self.show_message("no process is at the cursor")
-        else:
+        elif self._sends(row.process, 0):
             again = (row.process.pid, row.process.started) in self._terminated
             number = signal.SIGKILL if again else signal.SIGTERM
             what = _what(row, row.process, number)
@@ -84,18 +84,22 @@ class ProcessListPage(ListPage):
 
     def _send(self, what: str, process: Process, number: int) -> None:
         """Send the signal, and show the outcome."""
+        if self._sends(process, number):
+            self._terminated.add((process.pid, process.started))
+            self.show_message(f"{what} was sent")
+
+    def _sends(self, process: Process, number: int) -> bool:
+        """Whether the signal was sent (0: whether one can be); else the reason is shown."""
         try:
             send(process, number)
         except SignalError as error:
             self.show_message(printable(str(error)))
-            return
-        self._terminated.add((process.pid, process.started))
-        self.show_message(f"{what} was sent")
+            return False
+        return True
 
 
 def _what(row: Row, process: Process, number: int) -> str:
-    """ "SIGTERM to bo's serve.py (pid 4186, GPU 6, 37.9G)"."""
-    whose = f"{printable(process.user)}'s " if process.user and not process.own else ""
+    """ "SIGTERM to serve.py (pid 4186, GPU 6, 37.9G)"."""
     about = f", GPU {row.label}, {row.memory}" if row.label else ""
     name = program(process.command or UNKNOWN)
-    return f"{signal.Signals(number).name} to {whose}{name} (pid {process.pid}{about})"
+    return f"{signal.Signals(number).name} to {name} (pid {process.pid}{about})"

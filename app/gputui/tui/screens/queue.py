@@ -43,7 +43,9 @@ class QueueScreen(ListPage):
         return listed(self._found, self.app_state, width)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self._waiter is not None if action == "stop" else super().check_action(action, parameters)
+        if action == "stop":
+            return self._waiter is not None and self._waiter.ours
+        return super().check_action(action, parameters)
 
     @property
     def _waiter(self) -> Waiter | None:
@@ -56,9 +58,7 @@ class QueueScreen(ListPage):
         waiter = self._waiter
         if waiter is None:
             return
-        if not waiter.ours:
-            self.show_message(f"only {printable(waiter.user)} can give up this place")
-        elif self.app_state.label and self.app_state.demo is None:
+        if self.app_state.label and self.app_state.demo is None:
             self.show_message(self.app_state.not_of_this_machine("places in line"))
         elif waiter.job is None:
             self.show_message("not a job: it waits in one of your terminals; Ctrl-C there leaves the queue")
