@@ -148,14 +148,13 @@ def _device_files(snapshot: Snapshot) -> Finding:
 
 def _opens(file: str) -> str:
     """Return the remedy for a device file that we cannot open."""
+    ask = f"ask the administrator to let you open {file}"
     try:
-        facts = Path(file).stat()
-        group = Path(file).group()
+        facts, group = Path(file).stat(), Path(file).group()
     except (OSError, KeyError):
-        return f"ask the administrator to let you open {file}"
-    if facts.st_mode & 0o060 == 0o060 and facts.st_gid:
-        return f"`sudo usermod -aG {group} {own_name()}`, and log in again"
-    return f"ask the administrator to let you open {file}"
+        return ask
+    joins = facts.st_mode & 0o060 == 0o060 and facts.st_gid
+    return f"`sudo usermod -aG {group} {own_name()}`, and log in again" if joins else ask
 
 
 def _claims(environ: Environ) -> Finding:
