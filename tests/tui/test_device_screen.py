@@ -208,7 +208,9 @@ async def test_ones_own_job_is_told_once_on_the_page_and_in_the_panel(state: str
         current = s.main.app_state.current
         assert current is not None and current.key == key
         assert s.main.app_state.verdicts[key].state == state
-        panel = ["".join(text for text, _ in line) for line in device_panel(s.main.app_state, 60, 30)]
+        lines = device_panel(s.main.app_state, 60, 30)
+        assert {style for line in lines for text, style in line if "your job" in text} == {"mine"}
+        panel = ["".join(text for text, _ in line) for line in lines]
         await s.press("@device")
         head = texts(s)[: next(n for n, text in enumerate(texts(s)) if "Load" in text)]
         for told in (" ".join(panel), " ".join(head)):

@@ -393,13 +393,19 @@ async def test_the_palette_lists_few_words_in_three_groups_and_finds_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("gputui.sources.slurm.slurm_is_here", lambda: False)
-    async with session("idle", command=("true",)) as s:
+    async with session("idle", command=("true",), size=(80, 40)) as s:
         await s.press("colon")
         titles = s.app.screen.item_keys()  # type: ignore[attr-defined]
         assert len(titles) <= 16 and not {*titles} & {action.title for action in ACTIONS if action.keys}
         assert BY_ID["nodes"].title not in titles, "there are no other nodes"
         headings = [line.split()[1] for line in body(s) if line.startswith(" ─ ")]
         assert headings == ["commands", "look", "launch", "more"]
+        assert [line for line in body(s) if line.rstrip().endswith("…")] == [], "cut at 80 columns"
+        await s.press("escape", ":settings")
+        for _ in range(2):
+            assert [line for line in body(s) if line.rstrip().endswith("…")] == [], "cut at 80 columns"
+            await s.press("G")
+        await s.press("escape", "colon")
         every = {entry.title for entry in s.app.screen._entries}  # type: ignore[attr-defined]
         listed = {"palette", "up", "down", "first", "last", "page_up", "page_down"} | {*CHOSEN}
         assert every >= {action.title for action in ACTIONS if action.id not in listed}

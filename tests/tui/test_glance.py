@@ -81,6 +81,21 @@ def test_a_row_has_the_tone_of_its_state_as_a_whole() -> None:
         assert [style for text, style in spans if text.strip() == "0%"] == ["dim"] * 2
 
 
+@pytest.mark.parametrize("theme", [DARK, LIGHT], ids=lambda theme: theme.name)
+def test_the_numbers_of_a_busy_device_are_quieter_than_a_free_one_and_can_be_read(theme: Theme) -> None:
+    state = watched(0)
+    spans = row(state, state.box.devices[0], columns_of(state, 100), 100)
+    told = {style for text, style in spans if GLYPHS["busy"] in text or "bo" in text}
+    (quiet,) = {style for text, style in spans if "/" in text}
+    assert told == {"busy"} and quiet != "busy"
+    quieter, busy_, free = (theme.variables[LOOKS[name].color] for name in (quiet, "busy", "free"))
+    assert (
+        Color.parse(quieter).hsl.s < Color.parse(free).hsl.s
+        and Color.parse(quieter).hsl.s < Color.parse(busy_).hsl.s / 1.5
+    )
+    assert contrast(quieter, theme.background) >= 4.5 and contrast(quieter, free) >= 1.25
+
+
 @pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
 def test_a_load_has_the_colour_of_no_state_and_a_device_in_use_not_that_of_an_error(theme: Theme) -> None:
     def color(name: str) -> str:

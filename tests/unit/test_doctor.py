@@ -46,7 +46,7 @@ def test_where_all_is_well_the_status_is_0(call: Call) -> None:
     assert {name for name, each in found.items() if each["needed"]} == NEEDED | {"device files"}
     assert all(found[name]["good"] for name in NEEDED)
     # The files of a simulated device do not exist: it is not known whether they can be opened.
-    assert found["device files"]["good"] is None
+    assert found["device files"]["good"] is None and found["device files"]["remedy"]
     assert "8× " in found["driver"]["detail"]
 
 
@@ -63,6 +63,8 @@ def test_without_a_driver_the_rest_is_checked_all_the_same(call: Call, dgx: Simu
     dgx.fail_init(9)
     found = _checks(call, 5)
     assert not found["driver"]["good"] and found["claims"]["good"]
+    # The remedy is on a line of its own.
+    assert found["driver"]["remedy"] and found["driver"]["remedy"] not in found["driver"]["detail"]
     assert {"confinement", "ssh", "clipboard", "notification", "terminal"} <= found.keys()
 
 

@@ -121,13 +121,13 @@ def _driver() -> tuple[Finding, Snapshot | None]:
         snapshot = source.read(Want.NAMES | Want.NODES)
         source.close()
     except NoSourceError as error:
-        remedy = None
+        cause, _, remedy = str(error).partition("; ")
         if source.hangs:
             remedy = (
                 "`gputui ls` waits longer; a driver that is loaded anew for each call is slow"
                 " (see persistence mode)"
             )
-        return Finding("driver", False, str(error), remedy, needed=True), None
+        return Finding("driver", False, cause, remedy or None, needed=True), None
     host, count = snapshot.host, len(snapshot.devices)
     parts = (f"driver {host.driver}" if host.driver else "", f"CUDA {host.cuda}" if host.cuda else "")
     told = ", ".join(part for part in (snapshot.models or "no devices", *parts) if part)
@@ -138,22 +138,23 @@ def _device_files(snapshot: Snapshot) -> Finding:
     files = {file for each in snapshot.devices for file in vendor_of((each,)).nodes(each, HERE)}
     closed = sorted(file for file in files if not os.access(file, os.R_OK | os.W_OK))
     name = "device files"
+    if not files:
+        remedy = "in a container: start it with the devices (`docker run --gpus all`)"
+        return Finding(name, None, "none of these devices is found in /dev", remedy, needed=True)
     if not closed:
-        told = f"all {len(files)} can be opened" if files else "it is not known which files the devices have"
-        return Finding(name, True if files else None, told, needed=True)
+        return Finding(name, True, f"all {len(files)} can be opened", needed=True)
     return Finding(name, False, f"you cannot open {', '.join(closed)}", _opens(closed[0]), needed=True)
 
 
 def _opens(file: str) -> str:
     """Return the remedy for a device file that we cannot open."""
+    ask = f"ask the administrator to let you open {file}"
     try:
-        facts = Path(file).stat()
-        group = Path(file).group()
+        facts, group = Path(file).stat(), Path(file).group()
     except (OSError, KeyError):
-        return f"ask the administrator to let you open {file}"
-    if facts.st_mode & 0o060 == 0o060 and facts.st_gid:
-        return f"`sudo usermod -aG {group} {own_name()}`, and log in again"
-    return f"ask the administrator to let you open {file}"
+        return ask
+    joins = facts.st_mode & 0o060 == 0o060 and facts.st_gid
+    return f"`sudo usermod -aG {group} {own_name()}`, and log in again" if joins else ask
 
 
 def _claims(environ: Environ) -> Finding:
@@ -198,7 +199,9 @@ def _ssh(environ: Environ, own: Settings) -> Finding:
         return Finding("ssh", False, "no `ssh` on PATH", "install the OpenSSH client, for --hosts and --on")
     boxes = ", ".join(own.hosts.boxes)
     told = (
-        f"{found}; boxes: {boxes} (`gputui ls --hosts all` queries them)" if boxes else f"{found}; no boxes"
+        f"{found}; boxes: {boxes} (`gputui ls --hosts all` queries them)"
+        if boxes
+        else f"{found}; no boxes in the settings"
     )
     return Finding("ssh", True, told)
 
@@ -214,7 +217,7 @@ def _clipboard(environ: Environ) -> Finding:
 
 def _notification(environ: Environ, own: Settings) -> Finding:
     if not own.notify:
-        return Finding("notification", True, "through the terminal; [wait] notify adds a command")
+        return Finding("notification", True, "through the terminal; the setting `notify` adds a command")
     program = own.notify[0]
     if shutil.which(program, path=environ.get("PATH")) is None:
         return Finding(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from time import localtime, strftime
 from types import MappingProxyType
 
 from gputui.choosing.claimed_use import USE_KEYS, USE_KINDS, ClaimedUse, use_document
@@ -12,7 +13,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import Document, Json, View, Words
 from gputui.jobs.columns import on_devices, reason_of, status_text
-from gputui.jobs.record import TOLD, TOLD_KEYS, TOLD_KINDS
+from gputui.jobs.record import TOLD_KEYS, TOLD_KINDS
 from gputui.jobs.record_folders import Unreadable
 from gputui.launching.quoting import quote
 
@@ -43,7 +44,6 @@ _LINES = 20
 
 def facts(job: Job, box: Snapshot) -> list[str]:
     """Return all facts on a job, one per line; `box` has the queue."""
-    told = TOLD.write(job, started=job.began)
     rows = [
         ("id", printable(job.id)),
         ("name", printable(job.name) if job.name else None),
@@ -63,8 +63,9 @@ def facts(job: Job, box: Snapshot) -> list[str]:
         ("asked by", printable(job.client) if job.client else None),
         ("directory", quote(job.directory) if job.directory else None),
         ("launch line", printable(job.line)),
-        ("created" if job.waits is None else "queued", told["created"]),
-        *((moment, told[moment]) for moment in ("started", "ended")),
+        ("created" if job.waits is None else "queued", _clock(job.created)),
+        ("started", _clock(job.began)),
+        ("ended", _clock(job.ended)),
         ("pid", str(job.command.pid) if job.command and not job.over else None),
         ("log", quote(str(job.log))),
     ]
@@ -79,6 +80,10 @@ def confinement_trouble(job: Job) -> str | None:
     from gputui.launching.confine import explained
 
     return explained(last_lines(job.log, _LINES))
+
+
+def _clock(moment: float | None) -> str | None:
+    return None if moment is None else strftime("%Y-%m-%d %H:%M:%S", localtime(moment))
 
 
 def _peak(job: Job) -> str | None:

@@ -47,7 +47,7 @@ def job_columns(
 
     every = {
         "id": Column("ID", _address, "strong"),
-        "name": Column("NAME", lambda job: printable(job.name or UNKNOWN)),
+        "name": Column("NAME", lambda job: printable(job.name or "")),
         "devices": Column("GPU", lambda job: on_devices(job, snapshot).removeprefix("GPU ")),
         "on": Column("GPU", lambda job: on_devices(job, snapshot), most=16),
         "state": Column("STATE", lambda job: _with_wait(job, "gave up" if job.gave_up else job.state, now)),

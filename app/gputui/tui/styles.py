@@ -23,6 +23,7 @@ class Look(NamedTuple):
 LOOKS: dict[str, Look] = {
     "brand": Look("background", "primary", "bold"),
     "busy": Look("busy"),
+    "busy-numbers": Look("busy-numbers"),
     "claimed": Look("secondary"),
     "cooling": Look("memory"),
     "cursor": Look("accent", text="bold"),

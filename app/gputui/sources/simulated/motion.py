@@ -125,7 +125,6 @@ def _job(box: Box, job: OwnJob, elapsed: float, opened: float) -> Job:
     lines = 0 if job.began is None else min(job.lines, int((until - job.began) // _LOGS_EVERY))
     return Job(
         id=job.id,
-        name=job.title,
         line=job.title,
         argv=tuple(shlex.split(job.title)),
         state=state,

@@ -240,7 +240,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "utilization",
         "UTIL",
-        "utilization: share of the time a kernel ran",
+        "share of the time a kernel ran",
         _utilization_bars,
         0,
         _utilization,
@@ -269,17 +269,17 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "bandwidth",
         "MBW%",
-        "memory bandwidth: share of the time memory was read or written",
+        "memory bandwidth: share of time",
         _fixed(4, STATE),
         5,
         lambda device, cell: _number(device.memory_utilization, cell.width, cell.tone, "%"),
         needs=Want.LOAD,
     ),
-    Column("clock", "CLOCK", "SM clock in MHz, ! while it is throttled", _fixed(5, STATE), 6, _clock),
+    Column("clock", "CLOCK", "SM clock in MHz, ! while throttled", _fixed(5, STATE), 6, _clock),
     Column(
         "command",
         "COMMAND",
-        "the command of the process with the most memory",
+        "the command with the most memory",
         lambda box: ((24, 36), (40, 36), (60, 36), (90, 44)),
         7,
         _command,
@@ -308,7 +308,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "pcie",
         "PCIE",
-        "PCIe generation and lanes, ! where lanes are missing",
+        "PCIe generation, lanes; ! too few",
         _fixed(5, 26),
         12,
         _pcie,

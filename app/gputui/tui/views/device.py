@@ -93,10 +93,10 @@ def _state(app_state: AppState, device: Device) -> str:
 
 def _state_lines(app_state: AppState, device: Device, width: int) -> list[Line]:
     """The state with its reason, and the notes on the device."""
-    verdict, (sign, _, look) = app_state.verdicts[device.key], state_of(app_state, device)
+    sign, _, look = state_of(app_state, device)
     first, *more = wrap(_state(app_state, device), width - 4)
-    lines: list[Line] = [((f" {sign} ", look), (first, verdict.state))]
-    lines += [((f"   {piece}", verdict.state),) for piece in more]
+    lines: list[Line] = [((f" {sign} ", look), (first, look))]
+    lines += [((f"   {piece}", look),) for piece in more]
     return lines + [
         ((f"   {piece}", ""),) for note in _notes(app_state, device) for piece in wrap(note, width - 4)
     ]

@@ -196,18 +196,20 @@ def row(app_state: AppState, device: Device, columns: Columns, width: int) -> Li
     rank = app_state.selection.rank(device.key)
     given = not app_state.limits or device.key in app_state.limits.keys
     sign, words, look = state_of(app_state, device)
-    # The whole row has the tone of its state: one glance finds the free devices.
+    # The whole row has the tone of its state: one glance finds the free devices. Numbers of a busy device are
+    # quieter than its state.
     tone = "dim" if device.mig or not given else look
+    numbers = "busy-numbers" if tone == "busy" else tone
     label = fit(label_of(app_state, device, c.tree), c.label, right=not c.tree)
     spans: list[Span] = [
         ("▸" if device.key == app_state.cursor else " ", "cursor"),
         *place_mark(rank),
-        (label, "strong" if rank is not None else tone),
+        (label, "strong" if rank is not None else numbers),
     ]
     memory = app_state.box.memory(device)
     for column, cells in c.shown:
         spans.append((gap, ""))
-        spans += column.spans(device, Cell(cells, tone, c.box, memory))
+        spans += column.spans(device, Cell(cells, numbers, c.box, memory))
     spans += [(f"{_BEFORE_STATE}{sign} ", look), (words, look if given else tone)]
     return padded(tuple(spans), width)
 
