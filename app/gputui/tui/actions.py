@@ -182,7 +182,7 @@ ACTIONS: tuple[Action, ...] = (
         "",
         "Show the recent launches",
         "on the launch page: commands, counts, names",
-        also="history saved",
+        also="saved",
         page=True,
     ),
     _launch(

@@ -24,7 +24,7 @@ class LineScreen(ModalScreen[str | None]):
     typed     is called with the line after every change
     explain   returns what Enter does with a valid line, shown in place of the prompt
     edited    the cursor begins behind the first line; otherwise typing replaces that line, which any key
-              that moves the cursor keeps, and an invalid word after Enter
+              that moves the cursor keeps
     rewrite   converts a line to another when Tab is pressed, None for no change
     input     the widget for the input
     keys      what the keys do, for the line of keys; the last two stay longest
@@ -32,8 +32,12 @@ class LineScreen(ModalScreen[str | None]):
     """
 
     CSS_PATH = "line_input.tcss"
-    BINDINGS = [("escape", "dismiss(None)", "Back"), ("tab", "rewrite", "Rewrite")]
-    BINDINGS += [("up", "recall(1)", "The line before"), ("down", "recall(-1)", "The line after")]
+    BINDINGS = [
+        ("escape", "dismiss(None)", "Back"),
+        ("tab", "rewrite", "Rewrite"),
+        ("up", "recall(1)", "The line before"),
+        ("down", "recall(-1)", "The line after"),
+    ]
 
     def __init__(
         self,
@@ -84,7 +88,7 @@ class LineScreen(ModalScreen[str | None]):
         else:
             self.query_one("#what", Static).update(error)
             # (A line of several words is rather mended than typed again.)
-            if not self._edited and " " not in event.value.strip():
+            if " " not in event.value.strip():
                 self.query_one(OneLine).action_select_all()
 
     def action_rewrite(self) -> None:
