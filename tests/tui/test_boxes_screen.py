@@ -173,7 +173,7 @@ async def test_the_command_is_edited_and_as_many_as_asked_for_are_selected_on_th
         page = opened(s, four("a"))
         await s.press("n", "3", "enter")
         assert len(marks(s)) == 3
-        await s.press("e", *"xy", "enter")
+        await s.press("e", "end", *"xy", "enter")
         assert s.app.screen is page and called(page)[-2:] == ("python", "train.pyxy")
 
 

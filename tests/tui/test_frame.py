@@ -464,7 +464,7 @@ async def test_the_palette_finds_actions_by_words_and_their_beginnings() -> None
         "people": "people",
         "help": "help",
         "watts": "device",
-        "history": "timelines",
+        "history": "launches",
         "top": "topology",
     }
     assert {query: found(query)[0] for query in first} == first
@@ -535,7 +535,7 @@ async def test_the_demos_command_is_marked_and_can_be_edited_and_needs_a_device_
         await s.press("e")
         assert isinstance(s.app.screen, LineScreen)
         # As a command of the user's own, it is edited.
-        await s.press("ctrl+u", *"python", "space", "a", "enter", "e", *"py", "enter")
+        await s.press("ctrl+u", *"python", "space", "a", "enter", "e", "end", *"py", "enter")
         assert s.main.app_state.options.command == ("python", "apy")
         await s.press("e")
         s.app.screen.query_one(Input).value = "python mine.py"

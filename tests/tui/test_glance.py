@@ -63,7 +63,7 @@ def test_who_holds_a_device_without_using_it_is_named() -> None:
     sign, words, look = state_of(state, state.box.devices[0])
     assert (sign, words, look) == (GLYPHS["idle"], "bo idle ≥1m", "idle")
     selected, _ = state.toggle(state.box.devices[0])
-    assert selected.warnings[0].endswith("bo's, unused ≥1m: ask bo")
+    assert selected.warnings[0] == "GPU 0 is bo's, unused ≥1m: ask bo"
     assert state_of(state, state.box.devices[1])[2] == "free"
     assert state.outlook.occupied[0].hoarded
 

@@ -32,8 +32,8 @@ from gputui.tui.widgets.lines import Lines
 from tui.support import Session, session
 
 # Without a command, the plan asks for a model, and takes the next keys as its name. The people are the
-# processes by person, the columns and panels are among the settings.
-_ALIKE = ("plan", "people", "columns", "panels")
+# processes by person, the columns and panels are among the settings, the launches on the launch page.
+_ALIKE = ("plan", "people", "columns", "panels", "launches")
 OPENERS = [f"@{action.id}" for action in ACTIONS if action.page and action.id not in _ALIKE]
 
 

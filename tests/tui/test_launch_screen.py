@@ -281,6 +281,16 @@ async def test_tab_lists_the_last_launches_and_enter_takes_one_with_the_best_so_
         assert texts(s)[0].startswith(" ─ this launch")
 
 
+@pytest.mark.parametrize("word", [":history", ":recent", "@launches"])
+async def test_the_launches_are_found_by_their_words(environ: dict[str, str], word: str) -> None:
+    keep(environ, LaunchOptions(("python", "old.py")), 2)
+    async with session(environ=environ) as s:
+        await s.press(word)
+        assert isinstance(s.app.screen, LaunchScreen) and "old.py" in texts(s)[1]
+        await s.press("tab")
+        assert texts(s)[0].startswith(" ─ this launch")
+
+
 def test_a_row_of_a_launch_tells_the_launcher_that_was_given() -> None:
     known = [
         PastLaunch(LaunchOptions(("python", "train.py", "20"), launcher=launcher), 2, NOW)

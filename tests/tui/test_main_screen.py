@@ -19,6 +19,9 @@ from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.store import all_jobs
 from gputui.launching.clipboard import osc52
+from gputui.launching.history import with_launch
+from gputui.launching.history_file import change
+from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import SimulatedSource
 from gputui.sources.source import NoSourceError
@@ -256,9 +259,44 @@ async def test_the_command_is_edited_in_place() -> None:
         assert isinstance(s.app.screen, LineScreen)
         line = s.app.screen.query_one(Input)
         assert line.value == "python train.py"
-        await s.press("space", *"-x", "enter")
+        await s.press("end", "space", *"-x", "enter")
         assert s.main.app_state.options.command == ("python", "train.py", "-x")
         assert s.selected == ["4"]
+
+
+async def test_what_is_typed_takes_the_place_of_the_command_unless_the_cursor_has_moved() -> None:
+    for key, command in (("", "ls"), ("end", "python xls"), ("home", "lspython x"), ("left", "lspython x")):
+        async with session(command=("python", "x")) as s:
+            await s.press("e", *([key] if key else []), *"ls", "enter")
+            assert s.main.app_state.options.command == tuple(command.split())
+
+
+async def test_up_and_down_recall_the_launches_and_give_back_what_was_typed(tmp_path: Path) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path)}
+    for number, line in enumerate(("old.py", "new.py", "train.py")):
+        options = LaunchOptions(("python", line), additions=(("A", "1"),) if line == "old.py" else ())
+        change(environ, lambda known, o=options, n=number: with_launch(known, o, 1, float(n)))
+    async with session(environ=environ) as s:
+        await s.press("e", *"mine")
+        line = s.app.screen.query_one(Input)
+        found = [line.value]
+        for key in ("up", "up", "up", "up", "down", "down", "down"):
+            await s.press(key)
+            found.append(line.value)
+        new, old = "python new.py", "A=1 python old.py"
+        assert found == ["mine", new, old, old, old, new, "mine", "mine"], "the present one is no recent one"
+        await s.press("up", "space", *"-x", "enter")
+        assert s.main.app_state.options.command == ("python", "new.py", "-x")
+
+
+async def test_without_launches_or_where_they_cannot_be_read_up_does_nothing(tmp_path: Path) -> None:
+    for content in (None, "damaged"):
+        if content:
+            (tmp_path / "gputui").mkdir()
+            (tmp_path / "gputui" / "launches.json").write_text(content)
+        async with session(environ={"XDG_STATE_HOME": str(tmp_path)}) as s:
+            await s.press("e", "up", "down", "enter")
+            assert s.main.app_state.options.command == ("python", "train.py")
 
 
 async def test_variables_before_the_command_become_part_of_its_environment() -> None:

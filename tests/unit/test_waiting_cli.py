@@ -277,9 +277,11 @@ def _printed(job: Job) -> str | None:
 
 
 def test_a_job_waits_in_line_by_itself_and_then_runs_on_what_it_got(box: Box) -> None:
+    box.environ.pop("PYTHONUNBUFFERED", None)
     other = box.hold(*range(8))
-    words = ("run", "-q", "--detach", "--wait", "--window", "0", "-n", "2", "--name", "later", "--")
-    starter = box.start(*words, "sh", "-c", "echo $CUDA_VISIBLE_DEVICES; exec sleep 1000")
+    words = ("run", "--detach", "--wait", "--window", "0", "-n", "2", "--name", "later", "--")
+    command = "echo $CUDA_VISIBLE_DEVICES; echo $PYTHONUNBUFFERED; exec sleep 1000"
+    starter = box.start(*words, "sh", "-c", command)
     assert starter.end() == 0, starter.err
     (job,) = all_jobs(box.environ)
     assert (job.state, job.waits, job.devices, job.name) == ("waiting", 2, (), "later")
@@ -292,6 +294,9 @@ def test_a_job_waits_in_line_by_itself_and_then_runs_on_what_it_got(box: Box) ->
     job = refreshed(job)
     got = ",".join(str(device.index) for device in job.devices)
     assert _printed(job) == got and f"CUDA_VISIBLE_DEVICES={got}" in job.line
+    # What the program sees is in the line of the job, and in the line that its log begins with.
+    until(lambda: "1" in job.log.read_text().split())
+    assert "PYTHONUNBUFFERED=1" in job.line and job.line in job.log.read_text()
     assert job.command is not None
     assert {(claim.pid, claim.job) for claim in box.claims()} == {(job.command.pid, job.id)}
     stop(job, signal.SIGKILL, 0)

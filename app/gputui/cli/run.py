@@ -210,7 +210,7 @@ def _run(args: Call, asked: LaunchRequest, foreground: Foreground | None) -> int
     lacking = memory_warning(options, allocation.snapshot, allocation.devices, os.environ)
     if lacking is not None:
         warn(lacking)
-    if as_job:
+    if as_job or FOLDER in os.environ:
         from gputui.jobs.start import detached
 
         launch = detached(launch, os.environ)

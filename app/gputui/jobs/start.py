@@ -90,7 +90,9 @@ def start_job(
     """
     if name is not None:
         check_name(name)
-    launch = detached(launch, environ)
+    if queued is None:
+        # Else it starts the command itself, which then has that variable on its line.
+        launch = detached(launch, environ)
     kept, own = without_secrets_of(launch), _settings(environ)
     given = replace(
         _given(kept, new_folder(jobs_folder(environ)), name),

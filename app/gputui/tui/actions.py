@@ -178,6 +178,14 @@ ACTIONS: tuple[Action, ...] = (
         page=True,
     ),
     _launch(
+        "launches",
+        "",
+        "Show the recent launches",
+        "on the launch page: commands, counts, names",
+        also="saved",
+        page=True,
+    ),
+    _launch(
         "export",
         "",
         "Export the launch",

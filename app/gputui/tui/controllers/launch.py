@@ -33,6 +33,7 @@ from gputui.tui.outcome import Outcome
 if TYPE_CHECKING:
     from gputui.allocating.allocation import Allocation, Queue
     from gputui.allocating.claims.lease import Lease
+    from gputui.launching.history import Launches
     from gputui.launching.launch import Launch
     from gputui.requesting.launch_request import LaunchRequest
     from gputui.system.environment import Environ
@@ -125,10 +126,21 @@ class LaunchController:
         present command. What the user wanted a command for goes on with `then`."""
         from gputui.tui.screens.line_input import command_input
 
-        if line is None:
-            options = self._app_state.options
-            line = command_line(options.additions, options.command)
-        self._view.open(command_input(line, what), partial(self._edited, then))
+        options = self._app_state.options
+        present = command_line(options.additions, options.command) if line is None else line
+        recent = (command_line(each.options.additions, each.options.command) for each in self._recent())
+        recalled = [each for each in dict.fromkeys(recent) if each != present]
+        self._view.open(command_input(present, what, line is not None, recalled), partial(self._edited, then))
+
+    def _recent(self) -> Launches:
+        from gputui.launching.history import KeepError
+        from gputui.launching.history_file import load
+
+        try:
+            return load(self._environ)
+        except KeepError:
+            # The launch page says why.
+            return ()
 
     def _edited(self, then: Callable[[], object], line: str | None) -> None:
         if line is None:

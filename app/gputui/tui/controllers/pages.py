@@ -138,10 +138,10 @@ class PageController:
         demo = None if simulated is None else lambda: of_past(simulated.past())
         self._view.open(UsageScreen(self._view, self._environ, demo))
 
-    def open_launch_page(self) -> None:
+    def open_launch_page(self, launches: bool = False) -> None:
         from gputui.tui.screens.launch import LaunchScreen
 
-        self._view.open(LaunchScreen(self._view, self._environ))
+        self._view.open(LaunchScreen(self._view, self._environ, launches))
 
     def open_settings(self, first: str = "") -> None:
         """Open the settings at the first row whose id begins with `first`."""

@@ -45,7 +45,7 @@ _OF_SETTINGS = ("change", "type", "default", "keep", "list_launches")
 
 
 class LaunchScreen(OptionsPage):
-    """Two lists: the settings of the launch, and the last launches."""
+    """Two lists: the settings of the launch, and the last launches, which are first with `launches`."""
 
     BINDINGS = [
         *OptionsPage.BINDINGS,
@@ -58,12 +58,12 @@ class LaunchScreen(OptionsPage):
         worded("save", "name", "as…", "Name the launch (in the list of launches)", key_line=True),
     ]
 
-    def __init__(self, view: MainView, environ: Environ) -> None:
+    def __init__(self, view: MainView, environ: Environ, launches: bool = False) -> None:
         super().__init__(view)
         self._environ = environ
         self._launches: Launches = ()
         self._load_error = ""
-        self._lists_launches = False
+        self._lists_launches = launches
         self._load()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -23,15 +23,21 @@ class LineScreen(ModalScreen[str | None]):
               line is not accepted
     typed     is called with the line after every change
     explain   returns what Enter does with a valid line, shown in place of the prompt
-    edited    the cursor begins behind the first line; otherwise typing replaces that line, and an invalid
-              word after Enter
+    edited    the cursor begins behind the first line; otherwise typing replaces that line, which any key
+              that moves the cursor keeps
     rewrite   converts a line to another when Tab is pressed, None for no change
     input     the widget for the input
     keys      what the keys do, for the line of keys; the last two stay longest
+    recalled  earlier lines, the last one first: up and down put them in place of what is typed
     """
 
     CSS_PATH = "line_input.tcss"
-    BINDINGS = [("escape", "dismiss(None)", "Back"), ("tab", "rewrite", "Rewrite")]
+    BINDINGS = [
+        ("escape", "dismiss(None)", "Back"),
+        ("tab", "rewrite", "Rewrite"),
+        ("up", "recall(1)", "The line before"),
+        ("down", "recall(-1)", "The line after"),
+    ]
 
     def __init__(
         self,
@@ -45,12 +51,14 @@ class LineScreen(ModalScreen[str | None]):
         rewrite: Callable[[str], str | None] = lambda line: None,
         input: type[OneLine] = OneLine,
         keys: Hints = (("⏎", "accept"), ("esc", "cancel")),
+        recalled: Sequence[str] = (),
     ) -> None:
         super().__init__(classes="one-line")
         self.prompt, self._value, self._placeholder = prompt, value, placeholder
         self._typed, self._check = typed, check
         self._edited, self._rewrite, self._input = edited, rewrite, input
-        self._keys = keys
+        self._keys = (("↑", "recent"), *keys) if recalled else keys
+        self._recalled, self._back = [value, *recalled], 0
         self._explain = explain or (lambda line: prompt)
 
     def compose(self) -> ComposeResult:
@@ -80,7 +88,7 @@ class LineScreen(ModalScreen[str | None]):
         else:
             self.query_one("#what", Static).update(error)
             # (A line of several words is rather mended than typed again.)
-            if not self._edited and " " not in event.value.strip():
+            if " " not in event.value.strip():
                 self.query_one(OneLine).action_select_all()
 
     def action_rewrite(self) -> None:
@@ -89,6 +97,15 @@ class LineScreen(ModalScreen[str | None]):
         if rewritten is not None:
             line.value = rewritten
             line.cursor_position = len(rewritten)
+
+    def action_recall(self, by: int) -> None:
+        """Show the line before, or after, of those that were entered; the newest is the one being typed."""
+        line = self.query_one(OneLine)
+        if not self._back:
+            self._recalled[0] = line.value
+        self._back = min(max(0, self._back + by), len(self._recalled) - 1)
+        line.value = self._recalled[self._back]
+        line.cursor_position = len(line.value)
 
     def _words_for(self, line: str) -> str:
         """The text above the line."""
@@ -102,9 +119,12 @@ class LineScreen(ModalScreen[str | None]):
         return found if isinstance(found, str) else None
 
 
-def command_input(line: str, what: str = "command") -> LineScreen:
-    """A screen that asks for a command, named `what`, initially `line`. A line with an open quote or with
-    shell syntax is not accepted: Tab rewrites shell syntax as a call of a shell."""
+def command_input(
+    line: str, what: str = "command", edited: bool = False, recalled: Sequence[str] = ()
+) -> LineScreen:
+    """A screen that asks for a command, named `what`, initially `line`; the rest as for a LineScreen. A line
+    with an open quote or with shell syntax is not accepted: Tab rewrites shell syntax as a call of a
+    shell."""
     for_shell = "tab: bash -c '…'"
 
     def error_in(typed: str) -> str | None:
@@ -130,7 +150,8 @@ def command_input(line: str, what: str = "command") -> LineScreen:
         example,
         error_in,
         explain=explain,
-        edited=True,
+        edited=edited,
         rewrite=rewrite,
         input=CommandLine,
+        recalled=recalled,
     )

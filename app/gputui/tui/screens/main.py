@@ -228,6 +228,7 @@ class MainScreen(Screen[None]):
             "timelines": partial(pages.open_timelines, self.timelines),
             "device": pages.open_device,
             "launch_page": pages.open_launch_page,
+            "launches": partial(pages.open_launch_page, launches=True),
             "plan": self.plans.open,
             "settings": pages.open_settings,
             "columns": partial(pages.open_settings, "column"),

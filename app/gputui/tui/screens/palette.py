@@ -37,6 +37,7 @@ _CHOSEN = ("sort", "theme", "order", "launcher", "ids")
 
 _ALSO_NAMED = {
     "detach": ("background",),
+    "launches": ("history", "recent"),
     "nodes": ("slurm",),
     "people": ("idle", "held"),
     "return": ("return",),
