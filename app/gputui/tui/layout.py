@@ -29,7 +29,7 @@ _ROWS_KEPT, _ROWS_KEPT_SHORT = 5, 3
 _LINES_KEPT = 4
 """Lines of the launch line and its warnings that may take the place of further rows."""
 
-_MOST_BLANK = 8
+_MOST_BLANK = 6
 """Most lines that the details of one device may leave blank in the other column, rather than for charts."""
 
 _NOTES, _NOTES_SHORT, _LOW = 2, 1, 30

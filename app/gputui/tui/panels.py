@@ -36,7 +36,7 @@ nothing."""
 _RESERVED, _RESERVED_BELOW = 8, 2
 """Most lines that a panel reserves for devices, beside the table and below it: other panels need lines."""
 
-_RESERVED_IN_LINE, _RESERVED_OF_DEVICES = 3, 5
+_RESERVED_IN_LINE, _RESERVED_OF_DEVICES = 3, 6
 """Lines of the queue that are reserved for waiters where anybody waits, and for when devices will be free."""
 
 _LEAST_OF_DEVICE = 7
