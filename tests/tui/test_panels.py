@@ -11,6 +11,7 @@ import pytest
 
 from gputui.allocating.settings import ScreenSettings
 from gputui.inventory.claim import Claim
+from gputui.inventory.job import Job
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.sources.source import Want
@@ -190,6 +191,31 @@ async def test_panels_keep_their_lines_until_the_terminal_or_the_filter_changes(
         show(s, quiet)
         await s.resize(131, 40)
         assert "queue" not in [name for _, name in _places(s)]
+
+
+@pytest.mark.parametrize("size", [(80, 40), (130, 40), (200, 60)])
+async def test_a_queue_and_jobs_that_come_and_go_move_no_other_panel(size: tuple[int, int]) -> None:
+    full = replace(box_at("shared"), jobs=(Job(id="m6u5", name="train.py", state="running"),))
+    quiet = replace(full, claims=(), waiters=(), jobs=())
+    async with session(quiet, size=size) as s:
+
+        def titles() -> dict[str, tuple[str, int]]:
+            return {
+                text.split()[1]: (part, line)
+                for part in ("lists", "history", "bottom")
+                for line, text in enumerate(s.texts(f"#{part}"))
+                if text.startswith(" ─ ")
+            }
+
+        before = titles()
+        show(s, full)
+        filled = titles()
+        assert {"your", "queue"} <= filled.keys()
+        kept = {"processes", "timelines"} & filled.keys()
+        assert "processes" in kept and all(filled[name] == before[name] for name in kept)
+        assert size[0] == 80 or "timelines" in kept
+        show(s, quiet)
+        assert titles() == filled
 
 
 # The device at the cursor

@@ -175,10 +175,29 @@ def test_on_a_very_wide_terminal_the_device_at_the_cursor_is_in_the_column_with_
         assert "device" in dict(getattr(layout, place).heights)
 
 
+@pytest.mark.parametrize(("width", "height"), [(80, 40), (130, 40), (200, 60)])
+def test_a_panel_that_comes_takes_lines_of_the_last_one_of_its_column(width: int, height: int) -> None:
+    few, device = Part("processes", Size(4, 8), "side", True), Part("device", Size(7, 17), "side", True, True)
+    before = lay_out(width, height, 8, 5, [few, TIMELINES, device])
+    kept = dict(before.heights)
+    fixed = Part("processes", Size(4, kept["processes"]), "side", True)
+    after = lay_out(width, height, 8, 5, [JOBS, fixed, TIMELINES, device], before)
+    assert "jobs" in dict(after.heights)
+    columns = [[each.left, each.beside, each.bottom] for each in (before, after)]
+    lines = [[column and lines_of(column) for column in each] for each in columns]
+    assert lines[0] == lines[1], "every column has the lines that it had"
+    at_top = [column.heights[0] for column in columns[1] if column and column.heights]
+    if width >= 120:
+        assert ("processes", kept["processes"]) in at_top
+        assert dict(after.heights)["timelines"] == kept["timelines"]
+    else:
+        assert at_top[0][0] == "processes"
+
+
 def test_panels_that_do_not_grow_keep_their_height_while_the_others_change() -> None:
     few, many = (Part("processes", Size(4, wants), "side", True) for wants in (4, 90))
     assert share(30, [few, JOBS, LINKS]) == share(30, [many, JOBS, LINKS])
-    assert share(30, [JOBS, few, LINKS]) == (("jobs", 5), ("processes", 15), ("links", 10))
+    assert share(30, [JOBS, few, LINKS]) == (("processes", 15), ("jobs", 5), ("links", 10))
 
 
 def test_a_panel_that_has_nothing_more_to_say_keeps_its_place() -> None:
@@ -223,7 +242,7 @@ def test_a_small_screen_of_eight_gpus_shows_jobs_the_queue_and_processes() -> No
     told = {name: PANELS_BY_NAME[name].lines(app_state, 80, lines) for name, lines in heights.items()}
     texts = {name: ["".join(text for text, _ in line) for line in lines] for name, lines in told.items()}
     assert "▶ running" in texts["jobs"][1] and texts["queue"][1].startswith(" next: ana")
-    assert [len(lines) for lines in texts.values()] == [2, 2, 3]
+    assert [len(lines) for lines in texts.values()] == [3, 2, 2]
 
 
 def test_processes_without_a_line_are_counted_in_the_rule_and_take_none_from_the_others() -> None:
@@ -298,8 +317,8 @@ def test_at_200_by_60_every_process_has_a_line_and_no_command_is_cut(name: str) 
 def test_a_panel_that_asks_for_nothing_has_only_lines_that_nobody_wants() -> None:
     ended = Part("jobs", Size(2, 0, 3), "side", False, spare=True)
     assert share(12, [ended, PROCESSES]) == (("processes", 12),)
-    assert share(14, [ended, PROCESSES]) == (("jobs", 2), ("processes", 12))
-    assert share(20, [ended, PROCESSES]) == (("jobs", 3), ("processes", 17))
+    assert share(14, [ended, PROCESSES]) == (("processes", 12), ("jobs", 2))
+    assert share(20, [ended, PROCESSES]) == (("processes", 17), ("jobs", 3))
 
 
 def test_a_log_takes_the_room_that_nobody_else_wants() -> None:

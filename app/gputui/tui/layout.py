@@ -29,6 +29,9 @@ _ROWS_KEPT, _ROWS_KEPT_SHORT = 5, 3
 _LINES_KEPT = 4
 """Lines of the launch line and its warnings that may take the place of further rows."""
 
+_MOST_BLANK = 6
+"""Most lines that the details of one device may leave blank in the other column, rather than for charts."""
+
 _NOTES, _NOTES_SHORT, _LOW = 2, 1, 24
 """Lines for warnings and remarks below the launch line; the same on a terminal lower than the last."""
 
@@ -127,13 +130,21 @@ def has_rules(height: int) -> bool:
     return height >= _SHORT
 
 
-def lay_out(width: int, height: int, devices: int, below: int, parts: Sequence[Part] | None) -> Layout:
+def lay_out(
+    width: int,
+    height: int,
+    devices: int,
+    below: int,
+    parts: Sequence[Part] | None,
+    before: Layout | None = None,
+) -> Layout:
     """The layout of a terminal of this size.
 
     devices  rows of the table; 0 where a text replaces them and takes all the room
     below    lines of the selection and the launch line together
     parts    the panels that have something to show, the most important first; None where that is not known
              yet: their room stays blank
+    before   the layout of the same screen with fewer panels: its columns keep their lines
     """
     roomy = height >= _TINY
     room = max(1, height - below - 1 - 2 * roomy)
@@ -155,12 +166,22 @@ def lay_out(width: int, height: int, devices: int, below: int, parts: Sequence[P
         # Below the table, the commands of the processes have the most room.
         under = [part for part in side if part.grows and not part.spare]
         others = [part for part in side if not part.grows]
-        shorter = under if table + _wanted(under) <= _wanted(others) else others
-        shorter += [part for part in side if part.spare]
-        charts, lines = beneath[0].size, max(table + _wanted(under), _wanted(others))
+        spare = [part for part in side if part.grows and part.spare]
+        charts, heights = beneath[0].size, (table + _wanted(under), _wanted(others))
+        lines, with_spare = max(heights), min(heights) + _wanted(spare)
+        if others:
+            # Charts half as high again as they want are better than details of one device.
+            with_spare = min(with_spare, lines + _MOST_BLANK, room - charts.wants * 3 // 2)
+        if with_spare >= min(heights) + sum(part.size.least for part in spare):
+            lines = max(lines, with_spare)
         # Charts that are higher than `most` show nothing more.
         least = min(table + _wanted(under[:1]), (table + room) // 2)
         top = max(least, room - (charts.most or room), min(lines, room - charts.wants))
+        shorter = under if heights[0] <= heights[1] else others
+        if before is not None and before.bottom is not None:
+            top = table + before.left.lines
+            shorter = under if any(part.name in dict(before.left.heights) for part in spare) else others
+        shorter += spare
         top = min(top, room - charts.least)
         if top >= table:
             return layout(
@@ -181,7 +202,7 @@ def _wanted(parts: Sequence[Part]) -> int:
 
 
 def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
-    """The heights of panels in one column.
+    """The heights of panels in one column, from top to bottom.
 
     Each panel in turn gets its least, as long as there is room. Then the panels that do not grow get what
     they want; at most half of the rest if the others want more than there is. What then remains is for the
@@ -192,11 +213,14 @@ def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
         taken = _wanted(shown) if part.spare else sum(each.size.least for each in shown)
         if taken + part.size.least <= room:
             shown.append(part)
-    shown.sort(key=parts.index)
+    # The panels that grow come first: one that comes takes lines from their end.
+    shown.sort(key=lambda part: (part.spare and part.grows, not part.grows, parts.index(part)))
     heights = {part.name: part.size.least for part in shown}
     left = room - sum(heights.values())
     growing = [part for part in shown if part.grows]
-    half = (left + 1) // 2 if growing and _wanted(shown) > room else 0
+    needed = [part for part in shown if not part.spare]
+    short = any(part.grows for part in needed) and _wanted(needed) > room
+    half = (left + 1) // 2 if short else 0
     left = half + _give(
         left - half, heights, {p.name: p.size.wants for p in shown if not (p.grows or p.spare)}
     )

@@ -177,8 +177,8 @@ def _facts_of_links(app_state: AppState) -> object:
 
 
 PANELS: tuple[Panel, ...] = (
-    # In the order in which they get room and are placed from top to bottom.
-    Panel("jobs", "Your jobs", _jobs, _size_of_jobs, _of_any_size(_facts_of_jobs), action="jobs"),
+    # In the order in which they get room; those that grow and have room of their own are placed first.
+    Panel("jobs", "Your jobs", _jobs, _size_of_jobs, _of_any_size(_facts_of_jobs), stays=True, action="jobs"),
     Panel(
         "queue",
         "Queue",
@@ -235,16 +235,16 @@ PANELS_BY_NAME: dict[str, Panel] = {panel.name: panel for panel in PANELS}
 def parts(app_state: AppState, width: int, before: Mapping[str, int] = MappingProxyType({})) -> list[Part]:
     """The panels that ask for room on a terminal of this width, in their order.
 
-    before  the lines that panels already have: those that do not grow ask for the same, as nothing may move
-            while the user looks at it
+    before  the lines that panels already have: they ask for the same, as nothing may move while the user
+            looks at it
     """
     found: list[Part] = []
     for panel in PANELS:
         if panel.name in app_state.screen.hidden or not (panel.narrow or width >= WIDE):
             continue
         size, lines = panel.size(app_state, width), before.get(panel.name)
-        if lines is not None and not panel.grows and (size != NOTHING or panel.stays):
-            size = Size(lines, lines)
+        if lines is not None and (size != NOTHING or panel.stays):
+            size = Size(size.least if panel.grows else lines, lines)
         if size != NOTHING:
             spare = panel.spare or not size.wants
             found.append(Part(panel.name, size, panel.place, panel.grows, spare))

@@ -689,21 +689,23 @@ class MainScreen(Screen[None]):
 
     def _layout(self) -> Layout:
         """The layout for the present content. Panels keep their places until the terminal, the command, the
-        filter or the choice of panels changes; a panel that comes takes room from those that grow."""
+        filter or the choice of panels changes; a panel that comes takes room from the last one of its
+        column."""
         app_state, (width, height) = self.app_state, self.size
         rows, screen = rows_of_table(app_state), app_state.screen
         frame = width, height, rows, self._below, screen.filter, frozenset(screen.hidden)
-        before: dict[str, int] = {}
-        if self._laid_out is not None and frame == self._asked[0]:
-            before = dict(self._laid_out.heights)
-        asked = parts(app_state, width, before) if self._whole else None
+        before = self._laid_out if frame == self._asked[0] else None
+        kept = dict(before.heights) if before is not None else {}
+        asked = parts(app_state, width, kept) if self._whole else None
         now = frame, None if asked is None else [part.name for part in asked]
         if self._laid_out is None or now != self._asked:
             self._asked = now
-            wanted = [asked, parts(app_state, width) if before else asked]
-            found = [lay_out(width, height, rows, self._below, each) for each in wanted]
+            found = [lay_out(width, height, rows, self._below, asked, before)]
+            if kept:
+                found.append(lay_out(width, height, rows, self._below, parts(app_state, width)))
             # Where the room is short, a panel that comes moves others rather than that one is left out.
-            self._laid_out = max(found, key=lambda layout: len(layout.heights))
+            needed = {part.name for part in asked or () if not part.spare}
+            self._laid_out = max(found, key=lambda layout: len(needed & dict(layout.heights).keys()))
         return self._laid_out
 
     @property
