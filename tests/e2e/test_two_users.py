@@ -2339,6 +2339,30 @@ def test_a_pipe_that_another_user_puts_in_the_place_of_one_of_mine_makes_nobody_
     assert child.end() == 0, child.err
 
 
+@pytest.mark.parametrize("words", [("ls", "--from"), ("ls", "--demo"), ("each", "--dry-run", "--from-file")])
+def test_no_file_that_is_named_and_is_another_user_s_pipe_or_link_to_a_device_is_waited_for(
+    box: Box, users: Users, words: tuple[str, ...]
+) -> None:
+    """He opened his pipe for writing and wrote nothing: to read it had no end, and so had a terminal that
+    nobody uses."""
+    shared = box.folder / "shared"
+    pipe, link = shared / "pipe", shared / "link"
+
+    def plant() -> int:
+        shared.mkdir()
+        os.mkfifo(pipe, 0o644)
+        os.open(pipe, os.O_RDWR)
+        link.symlink_to("/dev/ptmx")
+        print("planted", flush=True)
+        signal.pause()
+        return 0
+
+    box.begun(plant, users.bob)
+    for named in (pipe, link):
+        status, _, err = box.call(*words, str(named), uid=users.ana)
+        assert status and "another user owns" in err
+
+
 def test_a_folder_that_only_another_user_can_read_is_said_to_be_so(box: Box, users: Users) -> None:
     folder = box.folder / "model"
     assert box.fork(lambda: folder.mkdir(0o700) or 0, users.bob).end() == 0

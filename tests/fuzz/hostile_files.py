@@ -135,6 +135,7 @@ _JSON: Mapping[str, Made] = {
     "floats": _repeated("1.5,", "[", "1]"),
     "short texts": _numbered(lambda n: f'"{n:x}",', "[", "1]"),
     "keys": _numbered(lambda n: f'"{n:x}":1,', "{", '"":1}'),
+    "files of an index": _numbered(lambda n: f'"{n:x}":"{n:x}",', '{"weight_map":{', '"":""}}'),
     "a long number": _repeated("9", '{"model_type":"llama","hidden_size":', "}"),
     "numbers of 4,000 digits": _repeated("9" * 4000 + ",", "[", "1]"),
     "a number with an exponent": _repeated("9", '{"hidden_size":1e', "}"),

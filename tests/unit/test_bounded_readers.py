@@ -52,6 +52,8 @@ WORST = (
     ("Python script", "Python: an import of a trainer before spaces", 1 << 14),
     ("config.json", "JSON: small objects", 10 << 20),
     ("safetensors header", "JSON: numbers of 4,000 digits", 10 << 20),
+    ("safetensors index", "JSON: files of an index", 1_950_000),
+    ("safetensors index", "JSON: files of an index", 3_700_000),
     ("fsdp.json", "YAML: many keys", 617),
     ("header of a GGUF file", "GGUF: lists of numbers in a list", 1 << 20),
     ("header of a GGUF file", "GGUF: keys without a letter", 1 << 20),

@@ -236,9 +236,13 @@ def write_result(file: Path, data: bytes, private: bool = False, folders: bool =
 def open_given(file: str) -> BinaryIO:
     """Return a stream from a file that the user named, or a pipe of the shell (`<(…)`). Raise OSError.
 
-    A pipe to which nobody writes has ended: to wait for a writer could have no end.
+    A pipe to which nobody writes has ended: to wait for a writer could have no end. So could a pipe that
+    another user has open for writing, or a terminal to which their link leads.
     """
     handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(handle).st_mode) and (reason := who_can_change(file)):
+        os.close(handle)
+        raise NotPrivateError(f"{reason}, and it is not a regular file")
     os.set_blocking(handle, True)
     return os.fdopen(handle, "rb")
 
