@@ -251,8 +251,14 @@ def test_one_that_says_too_much_is_given_up(call: Call, monkeypatch: pytest.Monk
     _answered(call, _OK + b" " * 2000).refused(3)
 
 
+def test_an_answer_of_very_many_values_or_bytes_is_not_read(call: Call) -> None:
+    """60 MB of a neighbour at the dashboard's address took up to 386 MiB."""
+    _answered(call, _OK + b'{"data":{"summary":[' + b"{}," * 300_000 + b"{}]}}").refused(3)
+    _answered(call, _OK + b'{"data":"' + b"a" * (9 << 20) + b'"}').refused(3)
+
+
 def test_an_answer_in_millions_of_pieces_costs_little(call: Call) -> None:
-    """Any user may listen at the dashboard's address: 64 MiB in such pieces took a minute."""
+    """Any user may listen at the dashboard's address: an answer in such pieces took a minute."""
     pieces = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n[\r\n" * 4_000_000
     began = time.process_time()
     _answered(call, pieces).refused(3)

@@ -91,8 +91,8 @@ _MOST_OF_OTHERS = 1_000_000
 """Values: 5,000 processes on each of eight devices take 400,000."""
 
 
-def loads_of_others(data: bytes) -> Any:
-    """The values of a JSON document of another machine, of which only the length is bounded already.
+def loads_of_others(data: bytes, values: int = _MOST_OF_OTHERS) -> Any:
+    """The values of a JSON document of another machine, `values` at most; its length is bounded already.
 
     Without a limit on their number, 32 MiB of "[]," take 850 MiB, and eleven seconds in which the screen
     answers no key. Raises DocumentError.
@@ -100,7 +100,7 @@ def loads_of_others(data: bytes) -> Any:
     from gputui.inventory.others_files import parse_json
 
     try:
-        return parse_json(data, 4 * len(data), _MOST_OF_OTHERS)
+        return parse_json(data, 4 * len(data), values)
     except ValueError as error:
         # (Its line is counted within this document, which may be a line itself.)
         raise DocumentError(f"not JSON: {getattr(error, 'msg', error)}") from None

@@ -28,7 +28,8 @@ _ADDRESS = re.compile(
 )
 _PATIENCE = 10.0
 """Seconds to wait for an answer, as for Slurm."""
-_MOST_BYTES = 64 * MIB
+_MOST_BYTES, _MOST_VALUES = 8 * MIB, 250_000
+"""Of an answer: a cluster of 3,000 nodes has less. Any program of any user may listen at that address."""
 _MOST_GPUS = 1e6
 
 
@@ -107,9 +108,11 @@ _NODES, _USAGE = form_of(tuple[_Node, ...]), form_of(dict[str, _Usage])
 
 def nodes_of(status: bytes, summary: bytes) -> tuple[RayNode, ...]:
     """Return the nodes in two answers of a dashboard. Raise DocumentError."""
-    rows = _NODES.read(within(loads_of_others(summary), "data", "summary"))
+    rows = _NODES.read(within(loads_of_others(summary, _MOST_VALUES), "data", "summary"))
     hosts = {row.raylet.node: row.hostname for row in rows}
-    metrics = within(loads_of_others(status), "data", "clusterStatus", "loadMetricsReport", "usageByNode")
+    metrics = within(
+        loads_of_others(status, _MOST_VALUES), "data", "clusterStatus", "loadMetricsReport", "usageByNode"
+    )
     found = []
     for name, usage in _USAGE.read(metrics).items():
         used, total = (one + other for one, other in zip(usage.GPU, usage.HPU, strict=True))
@@ -150,7 +153,7 @@ def _asked(host: str, port: int, path: str, end: float) -> bytes:
             f"{where} cannot be queried: {why}; `ray start --head` with the package ray[default] starts one,"
             " and --ray HOST:PORT names another"
         ) from None
-    # Any program of any user may listen there. http.client takes a minute for 64 MiB in pieces of one byte.
+    # (http.client takes seconds for a large answer in pieces of one byte.)
     head, _, body = data.partition(b"\r\n\r\n")
     status = re.match(rb"HTTP/1\.[01] ([0-9]{3})\b", head)
     if status is None or b"\ntransfer-encoding:" in head.lower():
