@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -204,9 +205,11 @@ def _answered(call: Call, data: bytes, dashboard_ends: bool = True) -> Ended:
                     connection, _ = server.accept()
                 except OSError:
                     return
-                connection.recv(4096)
-                connection.sendall(data)
                 held.append(connection)
+                # (Who has read enough hangs up.)
+                with contextlib.suppress(OSError):
+                    connection.recv(4096)
+                    connection.sendall(data)
                 if dashboard_ends:
                     connection.close()
 
