@@ -423,7 +423,9 @@ def test_short_times_do_not_contradict_the_utilization() -> None:
     shown = [line.split()[1:3] for line in printed(usage_columns("user", rows, {}, None), rows)[1:]]
     assert shown == [["36s", "28s"], ["1m50s", "1m02s"]]
     assert (
-        printed(usage_columns("user", rows[:1], {}, None), [({"user": "ana"}, Figures(0.2, 0.2))])[1].split()[1]
+        printed(usage_columns("user", rows[:1], {}, None), [({"user": "ana"}, Figures(0.2, 0.2))])[1].split()[
+            1
+        ]
         == "1s"
     )
 
