@@ -18,7 +18,7 @@ from gputui.choosing.speed import unlike
 from gputui.choosing.verdict import Idle, Verdict, Verdicts, verdicts
 from gputui.choosing.verdict_text import claimed, refusals, state_and_reason
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import devices_text, gpus
+from gputui.inventory.formatting import gpus
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Source, Want
@@ -368,9 +368,7 @@ class Allocator:
         """Named devices in the requested order; in the order of their names unless one is requested."""
         request = self.request
         if not request.group.fits(len(devices)):
-            raise RequestError(
-                f"{devices_text(len(devices))} cannot be divided into groups of {request.group}"
-            )
+            raise RequestError(request.group.misfit(len(devices)))
         order = request.order or "given"
         keys = {device.key for device in devices}
         alternatives: tuple[Alternative, ...] = ()

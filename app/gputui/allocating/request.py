@@ -74,7 +74,7 @@ class Request:
     def __post_init__(self) -> None:
         """Raise RequestError for a count that the group does not divide."""
         if self.count is not None and not self.group.fits(self.count):
-            raise RequestError(f"{self.count} GPUs cannot be divided into groups of {self.group}")
+            raise RequestError(self.group.misfit(self.count))
 
     @property
     def picks(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputui.inventory.formatting import is_digits
+from gputui.inventory.formatting import devices_text, is_digits
 from gputui.inventory.light_dataclasses import frozen
 
 
@@ -33,6 +33,10 @@ class Grouping:
     def fits(self, count: int) -> bool:
         """Whether `count` devices make whole groups and stages."""
         return count % self.unit == 0
+
+    def misfit(self, count: int) -> str:
+        """The error text for a number of devices that does not fit."""
+        return f"{devices_text(count)} cannot be divided into groups of {self}"
 
     @property
     def word(self) -> str:
@@ -87,5 +91,5 @@ def parse_request(text: str) -> tuple[int, Grouping]:
     if not 1 <= count <= MAX_DEVICES:
         raise GroupingError(f"enter a number of devices from 1 to {MAX_DEVICES}")
     if not grouping.fits(count):
-        raise GroupingError(f"{count} GPUs cannot be divided into groups of {grouping}")
+        raise GroupingError(grouping.misfit(count))
     return count, grouping

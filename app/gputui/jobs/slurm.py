@@ -92,10 +92,10 @@ def _partition_of(node: Node, cluster: Cluster) -> Partition | None:
 def _shortage(nodes: Sequence[Node], kind: str, count: int) -> str:
     """The reason that none of these nodes has `count` free devices, as text."""
     if len(nodes) > 1:
-        return f"none of the {len(nodes)} nodes has {count} GPUs free"
+        return f"none of the {len(nodes)} nodes has {devices_text(count)} free"
     node = nodes[0]
     if node.usable:
-        return f"{node.name} has {node.free(kind)} of {node.total(kind)} GPUs free"
+        return f"{node.name} has {node.free(kind)} of {devices_text(node.total(kind))} free"
     return f"{node.name} is {node.state}{f' ({node.reason})' if node.reason else ''}"
 
 

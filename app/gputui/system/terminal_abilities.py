@@ -54,7 +54,7 @@ def in_ascii(error: UnicodeError) -> tuple[str, int]:
 
 _GLYPHS = (
     "○o●*◐%◔&◆$◌~✕x✗x✓+★*▶>▸>◷@▲^▼v…~·-–-—-−-×x→>←<↑^↓v↗^⏎E°'²2µuΣS±~≥>≤<«<»>“\"”\"‘'’'"
-    "│|─-━=┈.├|└`┌,┐.┘'╵'╲\\■#█#▉#▊#▋#▌=▍=▎-▏-▕|░.▒:▓#▁_▂_▃.▄-▅=▆+▇*▔\""
+    "│|─-━=┈.├|└`┌,┐.┘'╵'╲\\■#█#▉#▊#▋#▌=▍=▎-▏-▕|░.▒:▓#▁_▂_▃.▄-▅=▆+▇*"
 )
 """The glyphs of the program, each before the sign in its place."""
 _ASCII = dict(zip(map(ord, _GLYPHS[::2]), _GLYPHS[1::2], strict=True))
