@@ -53,7 +53,7 @@ def test_keys_are_answered_while_the_screen_has_it_proved(box: Confined, screen:
     screen.send("62")
     screen.until("cuda:1 = GPU 2")
     before = row_of_cursor(screen)
-    screen.send(":detach\r")
+    screen.send("d")
     screen.until("proving")
     # The driver does not answer yet.
     screen.send("k")
@@ -67,7 +67,7 @@ def test_a_launch_is_left_while_it_is_proved(box: Confined, screen: Terminal) ->
     screen.until("○ free")
     screen.send("62")
     screen.until("cuda:1 = GPU 2")
-    screen.send(":detach\r")
+    screen.send("d")
     screen.until("proving")
     screen.send("62")
     screen.until(lambda terminal: "cuda:1 = GPU 2" not in terminal.text)

@@ -488,6 +488,25 @@ async def test_what_starts_or_ends_something_is_found_first_by_its_own_name_only
     assert search("run", entries)[0].title == BY_ID["launch"].title
 
 
+@pytest.mark.parametrize(
+    ("query", "action"),
+    [
+        ("det", "detach"),
+        ("laun", "launcher"),
+        ("launch", "launch_page"),
+        ("numb", "ask"),
+        ("come", "return"),
+        ("d", "device"),
+        ("th", "theme"),
+    ],
+)
+async def test_the_beginning_of_a_name_finds_its_action_first(query: str, action: str) -> None:
+    async with session() as s:
+        await s.press("colon")
+        entries = s.app.screen._entries  # type: ignore[attr-defined]
+    assert BY_ID[action].query in search(query, entries)[0].names[0]
+
+
 @pytest.mark.parametrize("word", ["again", "screen", "closes"])
 async def test_enter_on_other_words_shows_the_name_of_what_would_start(word: str) -> None:
     async with session() as s:

@@ -264,10 +264,14 @@ async def test_the_command_is_edited_in_place() -> None:
         assert s.selected == ["4"]
 
 
-async def test_what_is_typed_takes_the_place_of_the_command_unless_the_cursor_has_moved() -> None:
-    for key, command in (("", "ls"), ("end", "python xls"), ("home", "lspython x"), ("left", "lspython x")):
+async def test_what_is_typed_replaces_the_command_unless_it_is_an_argument_or_the_cursor_has_moved() -> None:
+    lines = (
+        *(("", "ls", "ls"), ("end", "ls", "python xls"), ("home", "ls", "lspython x")),
+        *(("left", "ls", "lspython x"), ("", "-y", "python x -y"), ("", " y", "python x y")),
+    )
+    for key, typed, command in lines:
         async with session(command=("python", "x")) as s:
-            await s.press("e", *([key] if key else []), *"ls", "enter")
+            await s.press("e", *([key] if key else []), *typed, "enter")
             assert s.main.app_state.options.command == tuple(command.split())
 
 

@@ -33,6 +33,8 @@ def axis(text: str) -> Axis:
         ("arg:--batch-size=8,16", "arg", "--batch-size", ("8", "16")),
         ("arg:trainer.lr=0.1,0.2", "arg", "trainer.lr", ("0.1", "0.2")),
         ("arg:--bf16", "switch", "--bf16", ("off", "on")),
+        ("--lr=1e-4,3e-4", "arg", "--lr", ("1e-4", "3e-4")),
+        ("--bf16", "switch", "--bf16", ("off", "on")),
         ("word:mode=a,b", "word", "mode", ("a", "b")),
         ("n=1,2,4", "n", "n", ("1", "2", "4")),
         ("gpus=0+1,2+3", "gpus", "gpus", ("0+1", "2+3")),
@@ -42,7 +44,7 @@ def axis(text: str) -> Axis:
 def test_an_axis_is_read(text: str, kind: str, key: str, values: tuple[str, ...]) -> None:
     found = axis(text)
     assert (found.kind, found.key, found.values) == (kind, key, values)
-    assert found.name == text.partition("=")[0]
+    assert found.name.endswith(text.partition("=")[0])
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,6 @@ def test_an_axis_is_read(text: str, kind: str, key: str, values: tuple[str, ...]
         "launcher",
         "=1",
         "nothing=1",
-        "--batch-size=8",
         "launcher=",
         "launcher=python,",
         "launcher=python,python",

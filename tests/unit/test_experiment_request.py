@@ -103,8 +103,8 @@ def test_a_relative_interpreter_stays_the_same_where_the_directory_is_varied(
 
 def test_words_of_a_line_vary_a_launch_and_its_devices_can_be_replaced() -> None:
     launch = parsed("comparison", ["-n", "2", "--launcher", "torchrun"], ["t.py", "--lr", "1"])[1].launch
-    request = typed("launcher=python env:X=0,1 arg:--bf16 --repeat 3 --metric a=(.)", launch)
-    assert [axis.name for axis in request.axes] == ["launcher", "env:X", "arg:--bf16"]
+    request = typed("launcher=python env:X=0,1 arg:--bf16 --lr=1,2 --repeat=3 --metric a=(.)", launch)
+    assert [axis.name for axis in request.axes] == ["launcher", "env:X", "arg:--bf16", "arg:--lr"]
     assert (request.repeat, request.metric, request.launch) == (3, "a=(.)", launch)
     assert typed("n=1,4", launch).launch.devices.count is None
     assert typed("env:X=1 --gpus 3", launch).launch.devices.names == "3"

@@ -252,16 +252,17 @@ def _varies_devices(args: Call) -> bool:
 
 
 def typed(line: str, launch: LaunchRequest) -> ExperimentRequest:
-    """Parse a comparison of a launch as a user types it in a field for variants: each NAME=A,B and each
-    arg:--NAME is varied, and the others are options of `gputui compare`. Devices in the line replace those of
+    """Parse a comparison of a launch as a user types it in a field for variants: options of `gputui compare`
+    are that, each other NAME=A,B, --NAME=A,B or arg:--NAME is varied. Devices in the line replace those of
     the launch. Raises WrongCallError."""
     made = parser("comparison")
     valued = {option for each in made._actions if each.nargs != 0 for option in each.option_strings}
     words: list[str] = []
     for word in split(line):
-        vary = not word.startswith("-") and ("=" in word or word.startswith("arg:"))
+        name, equals, _ = word.partition("=")
+        vary = word.startswith("arg:") or (equals and name not in valued)
         own = bool(words) and words[-1] in valued
-        words += ["--vary", word] if vary and not own else [word]
+        words += [f"--vary={word}"] if vary and not own else [word]
     args = made.parse_args(words)
     if not args.vary:
         raise WrongCallError(NOTHING_VARIED)

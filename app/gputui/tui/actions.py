@@ -150,14 +150,15 @@ ACTIONS: tuple[Action, ...] = (
     _launch("copy", "y", "Copy the launch line", "to the clipboard, also over SSH and in tmux", hint="copy"),
     _launch(
         "detach",
-        "",
+        "d",
         "Run the command as a job",
         "it outlives the screen and connection",
+        hint="job",
         also="background nohup start",
     ),
     _launch(
         "return",
-        "",
+        "r",
         "Run the command and come back",
         "the screen returns when it ends",
         word="come back",

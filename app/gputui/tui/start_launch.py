@@ -139,9 +139,7 @@ def run_and_return(
                 end_without_terminal()
             return ended
     except SuspendNotSupported:
-        return Returned(
-            "this terminal cannot be lent to a command: ⏎ becomes the command, :detach starts a job"
-        )
+        return Returned("this terminal cannot be lent to a command: ⏎ becomes the command, d starts a job")
 
 
 def _on_our_terminal(launch: Launch, environ: Environ, descriptors: Sequence[int], line: str) -> Returned:

@@ -81,7 +81,8 @@ Setting = tuple[Axis, str]
 def read_axis(text: str, options: Collection[str]) -> Axis:
     """Parse a value of `--vary`; `options` are the names of the launch options.
 
-    A comma within a value is written "\\,". Raises AxisError.
+    What begins with "-" is an option of the command, as with "arg:" in front. A comma within a value is
+    written "\\,". Raises AxisError.
     """
     if len(text) > _MOST_TEXT or "\0" in text:
         raise AxisError("--vary is too long or contains a NUL byte")
@@ -90,6 +91,8 @@ def read_axis(text: str, options: Collection[str]) -> Axis:
     if kind is None:
         rest = text
     key, equals, values = rest.partition("=")
+    if kind is None and key.startswith("-"):
+        kind = "arg"
     if kind == "arg" and not equals and re.match("--?[A-Za-z]", key):
         return Axis("switch", key, (OFF, ON))
     if not equals or not key:
@@ -113,12 +116,11 @@ def _plain(key: str, options: Collection[str]) -> Kind:
         return "n" if key == "n" else "gpus"
     if key in options:
         return "option"
-    if key.startswith("-"):
-        raise AxisError(
-            f"{key!r} is not a launch option; vary an option of the command with arg:{key}=VALUE,VALUE"
-        )
     known = ", ".join((*options, "n", "gpus"))
-    raise AxisError(f"{key!r} cannot be varied; vary env:NAME, arg:NAME, word:NAME, or one of {known}")
+    raise AxisError(
+        f"{key!r} is no launch option; write arg:--{key}=A,B for an option of the command, arg:{key}=A,B"
+        f" for its word {key}=…, env:{key}=A,B for a variable, or one of {known}"
+    )
 
 
 def _values(text: str) -> list[str]:

@@ -317,7 +317,7 @@ class JobsScreen(JobsPage):
         self.app.push_screen(
             LineScreen(
                 f"vary what in {job.id}?",
-                placeholder="for example: launcher=python,torchrun env:NCCL_P2P_DISABLE=0,1 --repeat 3",
+                placeholder="for example: --lr=1e-4,3e-4 launcher=python,torchrun --repeat 3",
                 check=self._controller.problem_of,
                 explain=lambda line: self._controller.explain_comparison(job, line),
                 keys=(("⏎", "start"), ("esc", "cancel")),

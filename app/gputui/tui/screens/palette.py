@@ -27,7 +27,7 @@ _WORDS = re.compile(r"[^\W_]+(?:[.-]\w+)*|[^\w\s]+")
 
 _LISTED: dict[str, tuple[str, ...]] = {
     "look": ("people", "timelines", "usage", "queue", "nodes"),
-    "launch": ("launch_page", "plan", "detach", "return", "export", "check"),
+    "launch": ("launch_page", "plan", "export", "check"),
     "more": ("ask", "cpu", "experiments", "messages", "settings"),
 }
 """The actions that are listed before anything is typed. Others have a key, or are found by their words."""
@@ -198,14 +198,18 @@ def matching(query: str, entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _rank(query: str, entry: Entry) -> float:
-    """How well a query finds an entry: best by its name, then by the first words of its name. Without its
-    name, one that starts or ends something comes after all others: Enter may be pressed unread."""
+    """How well a query finds an entry: best by its name, then by the first words of its name, then by the
+    beginning of a word, the larger the better. One that starts or ends something comes after all others
+    unless three letters of its name are typed."""
+    begun = [
+        1.0 if query == name else 0.99 if name.startswith(f"{query} ") else 0.9 * len(query) / len(name)
+        for name in entry.names
+        if name.startswith(query)
+    ]
+    if begun and (len(query) > 2 or not entry.acts):
+        return 1 + max(begun)
     found = score(query, entry.title, entry.about, entry.also)
-    if query in entry.names:
-        return 2.0
-    if entry.acts:
-        return found / 100
-    return 1.5 if any(name.startswith(f"{query} ") for name in entry.names) else found
+    return found / 100 if entry.acts else found
 
 
 def score(query: str, title: str, about: str, others: str = "") -> float:

@@ -31,7 +31,7 @@ from gputui.tui.views.text import (
 )
 
 _NONE = (
-    " no jobs: :detach on the main screen, or gputui run --detach, starts one",
+    " no jobs: d on the main screen, or gputui run --detach, starts one",
     " those of other boxes: :nodes, D, or gputui jobs --hosts all",
 )
 _LOG_LINES = 4
