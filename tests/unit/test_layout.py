@@ -289,7 +289,7 @@ def test_sixteen_gpus_have_no_matrix_beside_the_table_and_words_where_all_links_
 def test_links_that_differ_stay_a_matrix_with_their_meaning_where_there_is_room() -> None:
     app_state = AppState({}).with_snapshot(at(BOXES["rtx4090"], 0.0, 1_700_000_000.0))
     panel = PANELS_BY_NAME["links"]
-    least, wants, _ = panel.size(app_state, 200)
+    least, wants, *_ = panel.size(app_state, 200)
     assert least == 10 and "on one CPU socket" in _text(panel.lines(app_state, side_width(200), wants))
     assert len(panel.lines(app_state, side_width(200), least)) == least
 
@@ -424,7 +424,7 @@ def test_remarks_are_wrapped_only_where_there_is_room() -> None:
 
 
 @pytest.mark.parametrize("name", list(BOXES))
-@pytest.mark.parametrize(("width", "height", "most"), [(130, 40, 21), (200, 60, 22)])
+@pytest.mark.parametrize(("width", "height", "most"), [(130, 40, 23), (200, 60, 23)])
 def test_few_lines_of_a_column_are_blank(name: str, width: int, height: int, most: int) -> None:
     state = _with_past(name)
     layout = lay_out(width, height, len(state.rows), 6, parts(state, width))
@@ -436,6 +436,17 @@ def test_few_lines_of_a_column_are_blank(name: str, width: int, height: int, mos
             for line in _panel(state, panel, column.width, lines)
         ]
         assert shown.count("") <= most, (column, shown.count(""))
+
+
+@pytest.mark.parametrize("height", range(48, 76))
+def test_lines_that_make_no_chart_higher_go_to_the_panels_above(height: int) -> None:
+    """Up to seven lines below the charts of eight devices were blank."""
+    state = _with_past("shared")
+    layout = lay_out(200, height, len(state.rows), 8, parts(state, 200))
+    assert layout.bottom is not None
+    ((name, lines),) = layout.bottom.heights
+    drawn = PANELS_BY_NAME[name].lines(state, 200, lines)
+    assert len(drawn) == lines and "now" in _text(drawn[-1:])
 
 
 @pytest.mark.parametrize("name", list(BOXES))

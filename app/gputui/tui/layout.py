@@ -39,11 +39,13 @@ _NOTES, _NOTES_SHORT, _LOW = 2, 1, 24
 class Size(NamedTuple):
     """The fewest lines that are worth showing, and the lines that show everything, 0 for a panel that needs
     only lines that no other one wants; `most` counts the lines of a panel with even more content (a log),
-    which it gets where no other panel needs the room."""
+    which it gets where no other panel needs the room. `charts` counts the charts below each other, which all
+    have the same height, with a line between two of them where they are higher than two lines."""
 
     least: int
     wants: int
     most: int = 0
+    charts: int = 1
 
 
 class LaunchRoom(NamedTuple):
@@ -181,6 +183,9 @@ def lay_out(
         if before is not None and before.bottom is not None:
             top = table + before.left.lines
             shorter = under if any(part.name in dict(before.left.heights) for part in spare) else others
+        elif (more := room - top - charts.wants) > 0:
+            # Lines that make no chart higher would stay blank.
+            top += more if more < charts.charts - 1 else (more + 1) % charts.charts
         shorter += spare
         top = min(top, room - charts.least)
         if top >= table:
