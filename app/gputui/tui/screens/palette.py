@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 _WORDS = re.compile(r"[^\W_]+(?:[.-]\w+)*|[^\w\s]+")
 
 _LISTED: dict[str, tuple[str, ...]] = {
-    "look": ("people", "timelines", "usage", "queue", "nodes"),
-    "launch": ("launch_page", "plan", "detach", "return", "export", "check"),
-    "more": ("ask", "cpu", "experiments", "messages", "settings"),
+    "select": ("ask", "cpu"),
+    "launch": ("detach", "return", "launch_page", "plan", "export", "check"),
+    "look": ("people", "queue", "usage", "timelines", "experiments", "nodes"),
+    "settings": ("settings",),
 }
 """The actions that are listed before anything is typed. Others have a key, or are found by their words."""
 
