@@ -12,8 +12,6 @@ from gputui.vendors.registry import default_vendor
 Group = Literal["Select", "Launch", "Wait", "Jobs", "Look", "Other nodes", "Settings"]
 """The task that an action belongs to; a search word of the palette."""
 
-GROUPS: tuple[Group, ...] = get_args(Group)
-
 
 @frozen
 class Action:
@@ -48,7 +46,9 @@ class Action:
         return self.word or self.id.replace("_", " ")
 
 
-_select, _launch, _wait, _jobs, _look, _nodes, _settings = (partial(Action, group) for group in GROUPS)
+_select, _launch, _wait, _jobs, _look, _nodes, _settings = (
+    partial(Action, group) for group in get_args(Group)
+)
 
 _VENDOR = default_vendor()
 _FIRST, _SECOND = _VENDOR.device(0), _VENDOR.device(1)

@@ -172,12 +172,7 @@ def _in_columns(every: Sequence[Group], width: int, count: int, room: int | None
     """The groups in columns; only as many of the first ones as fit into `room` lines, but at least one, and
     each fact in one line, so that no other one moves when its text gets longer."""
     each = (width - 2) // count - 1
-    groups: list[list[Line]] = []
-    for group in every:
-        groups.append(_group(group, each, room is None))
-        if room is not None and len(groups) > count and sum(map(len, groups)) > room * count:
-            # The later groups have no room in any case.
-            break
+    groups = [_group(group, each, room is None) for group in every]
     columns = _balanced(groups, count)
     while room is not None and max(map(len, columns)) > room and len(groups) > 1:
         if len(groups) == count:

@@ -214,7 +214,7 @@ def log(pieces: Sequence[str], height: int, back: int) -> tuple[list[Line], int]
 def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     """Our jobs below their heading, and where there is room the end of the log of the running job."""
     snapshot = app_state.box
-    if not snapshot.jobs or height < 2:
+    if not snapshot.jobs:
         return [title("your jobs", width, "none")][:height]
     jobs, tail = _in_panel(snapshot), _tail(snapshot)
     room = height - 1
