@@ -213,7 +213,7 @@ async def test_escape_pressed_again_does_nothing_more_and_a_word_restores_what_i
         await s.press("5", "4", "7", "escape")
         assert s.selected == [] and "5,4,7" in s.main.message and ":restore" in s.main.message
         await s.press("escape")
-        assert s.selected == []
+        assert s.selected == [] and ":restore" in s.main.message, "who presses it twice can still read it"
         await s.press("escape", "down", "escape")
         assert s.selected == []
         await s.press("@restore")

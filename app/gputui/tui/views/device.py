@@ -94,17 +94,6 @@ def _state(app_state: AppState, device: Device) -> str:
     return printable(f"{_WITH_OWN_JOB[verdict.state]} your job {job.id}{age}: {job.title}")
 
 
-def _state_lines(app_state: AppState, device: Device, width: int) -> list[Line]:
-    """The state with its reason, and the notes on the device."""
-    sign, _, look = state_of(app_state, device)
-    first, *more = wrap(_state(app_state, device), width - 4)
-    lines: list[Line] = [((f" {sign} ", look), (first, look))]
-    lines += [((f"   {piece}", look),) for piece in more]
-    return lines + [
-        ((f"   {piece}", ""),) for note in _notes(app_state, device) for piece in wrap(note, width - 4)
-    ]
-
-
 # The page
 
 
@@ -118,7 +107,11 @@ def _head(app_state: AppState, device: Device, width: int) -> list[Line]:
     name = f"GPU {snapshot.label(device)}  {printable(device.name or 'unknown model')}"
     lines = [title(name, width, selected, place)]
     lines += [((f" {piece}", "dim"),) for piece in packed(_identity(device), width - 2)]
-    return lines + _state_lines(app_state, device, width)
+    sign, _, look = state_of(app_state, device)
+    first, *more = wrap(_state(app_state, device), width - 4)
+    lines += [((f" {sign} {first}", look),), *(((f"   {piece}", look),) for piece in more)]
+    notes = _notes(app_state, device)
+    return lines + [((f"   {piece}", ""),) for note in notes for piece in wrap(note, width - 4)]
 
 
 def _identity(device: Device) -> list[str]:

@@ -11,7 +11,7 @@ from gputui.choosing.verdict import GLYPHS, Shown
 from gputui.tui.actions import ACTIONS, BY_ID, DOZEN, Action, key_of, written
 from gputui.tui.views.columns import SHARED, SHARED_SHORT
 from gputui.tui.views.table import OWN_JOB
-from gputui.tui.views.text import Hints, Line, Span, clip, fit, padded, title, width_of, wrap
+from gputui.tui.views.text import Hints, Line, clip, fit, padded, title, width_of, wrap
 
 MEANINGS: dict[Shown, str] = {
     "free": "nobody uses it",
@@ -30,9 +30,6 @@ KEYS = 15
 
 _START = (*DOZEN[:7], "processes", "device", "palette")
 """The actions that a newcomer needs."""
-
-_OF_PAGES = ("page_up", "page_down")
-"""Actions whose keys mean the same in all programs."""
 
 _EVERYTHING_ELSE = "everything else: `:` and a word, or `gputui docs keys`"
 
@@ -76,7 +73,7 @@ def _sections(
     if there is None:
         yield "Start here", [_row(BY_ID[name], keymap) for name in _START]
         yield of_states
-        yield "Other keys", [_row(each, keymap) for each in with_key if each.id not in (*_START, *_OF_PAGES)]
+        yield "Other keys", [_row(each, keymap) for each in with_key if each.id not in _START]
     else:
         yield (
             "This page",
@@ -119,10 +116,7 @@ def _row(action: Action, keymap: Keymap, taken: Collection[str] = ()) -> Line:
 
 def row(keys: str, name: str, about: str, cells: int = KEYS) -> Line:
     """Keys in so many cells, a name, and a description."""
-    spans: list[Span] = [(f"  {fit(keys, cells)}", "key"), (name, "strong")]
-    if about:
-        spans.append((f"  {about}", "dim"))
-    return tuple(spans)
+    return (f"  {fit(keys, cells)}", "key"), (name, "strong"), (f"  {about}", "dim")
 
 
 def _whole(row: Line, width: int) -> list[Line]:

@@ -215,7 +215,7 @@ def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     """Our jobs below their heading, and where there is room the end of the log of the running job."""
     snapshot = app_state.box
     if not snapshot.jobs:
-        return [title("your jobs", width, "none")][:height]
+        return [title("your jobs", width, "none")]
     jobs, tail = _in_panel(snapshot), _tail(snapshot)
     room = height - 1
     hidden = len(snapshot.jobs) - min(len(jobs), room)
