@@ -31,8 +31,8 @@ from gputui.tui.messages import NewReading
 from gputui.tui.readings import Reading
 from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.help import HelpScreen
-from gputui.tui.screens.palette import PaletteScreen
 from gputui.tui.screens.line_input import LineScreen
+from gputui.tui.screens.palette import PaletteScreen
 from gputui.tui.screens.processes import ProcessesScreen
 from gputui.tui.widgets.lines import Lines
 from gputui.vendors.nvidia.source import NvmlSource
