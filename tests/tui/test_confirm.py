@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -368,3 +369,31 @@ async def test_those_in_the_line_of_a_demo_are_asked_about_and_w_is_offered(
         assert "ahead of you in line" in await asked(s) and "demo shared" in await asked(s)
         await s.press("w")
         assert isinstance(s.app.screen, LineScreen) and "in line" in s.app.screen.prompt
+
+
+@pytest.mark.parametrize("key", ["enter", "w"])
+async def test_a_question_about_an_idle_holder_says_once_that_it_is_idle(
+    key: str, environ: dict[str, str]
+) -> None:
+    async with session("shared", command=("true",), environ=environ, interval=1000) as s:
+        await s.press("6", key)
+        await s.until(lambda: isinstance(s.app.screen, ConfirmScreen | LineScreen))
+        asks = s.app.screen
+        text = asks.prompt if isinstance(asks, LineScreen) else await asked(s)
+        assert text.count("GPU 6") == text.count("idle") == 1 and "busy" not in text
+
+
+@pytest.mark.parametrize("box", ["shared", "full", "idle"])
+@pytest.mark.parametrize("demo", [False, True])
+async def test_the_question_of_a_wait_has_two_sentences_at_most(
+    box: str, demo: bool, environ: dict[str, str]
+) -> None:
+    async with session(box, command=("true",), environ=environ, interval=1000) as s:
+        if demo:
+            s.main.set_app_state(replace(s.main.app_state, label=f"demo {box}"))
+        for selected in ("", "0", "1"):
+            await s.press(*selected, "w")
+            assert isinstance(s.app.screen, LineScreen)
+            question = s.app.screen.prompt
+            assert len(re.findall(r"[.?](?= |$)", question)) <= 2 and ("rehears" in question) is demo
+            await s.press("escape")

@@ -16,7 +16,7 @@ from gputui.choosing.verdict import GLYPHS
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.tui import panels
-from gputui.tui.actions import ACTIONS, BY_ID, GROUPS
+from gputui.tui.actions import ACTIONS, BY_ID
 from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.experiments import ExperimentsScreen
 from gputui.tui.screens.help import HelpScreen
@@ -102,34 +102,35 @@ async def test_escape_closes_the_innermost_only_and_never_the_program() -> None:
 # Help
 
 
-async def test_the_help_has_every_action_by_groups_on_pages_of_80_by_24(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("size", "most"), [((80, 24), 2), ((130, 40), 1), ((200, 60), 1)])
+async def test_the_help_has_every_key_on_two_pages_of_80_by_24_or_one_larger_page(
+    size: tuple[int, int], most: int
 ) -> None:
-    monkeypatch.setattr("gputui.sources.slurm.slurm_is_here", lambda: False)
-    async with session() as s:
+    async with session(size=size) as s:
         await s.press("question_mark")
-        seen: list[str] = []
-        page: list[str] = []
-        while body(s) != page:
-            page = body(s)
-            # Some texts contain an ellipsis; none is cut.
-            assert all((len(line) <= 80 and not line.endswith("…")) or ", …" in line for line in body(s)[1:])
-            seen += page
-            await s.press("pagedown")
-        text = "\n".join(seen)
-        shown = {action.id for action in ACTIONS if action.title in text}
-        # Other nodes are not offered where there are none.
-        assert shown == {action.id for action in ACTIONS} - {"nodes"}
-        assert all(f"─ {group} ─" in text for group in ({*GROUPS, "Other symbols"} - {"Other nodes"}))
-        assert "on one CPU socket" in text and "page 1 of" in text
-        # The first page alone explains what the first minute needs: eleven keys, and the sign of each state.
-        await s.press("home")
         first = body(s)
+        seen: list[list[str]] = []
+        while not seen or body(s) != seen[-1]:
+            seen.append(body(s))
+            assert all(len(line) <= size[0] and "…" not in line for line in body(s)[1:])
+            await s.press("pagedown")
+        assert len(seen) - 1 <= most
+        text = "\n".join(line for page in seen for line in page)
+        keyed = {each.title for each in ACTIONS if each.keys or each.shown}
+        assert all(title in text for title in keyed)
+        # The rest is found by its words: the last line says so.
+        assert "everything else: `:`" in "".join(seen[-1])
+        # The first page alone explains what the first minute needs: ten keys, and the sign of each state.
         assert "─ Start here ─" in first[1] and all(
             any(glyph in line and word in line for line in first) for word, glyph in GLYPHS.items()
         )
-        assert not any("─ Select ─" in line for line in first)
         assert any("device page" in line for line in first)
+
+
+async def test_a_key_of_ones_own_is_in_the_help() -> None:
+    async with session(screen=ScreenSettings(keymap={"queue": "u"}), size=(130, 40)) as s:
+        await s.press("question_mark")
+        assert any("u  " in line and BY_ID["queue"].title in line for line in body(s))
 
 
 async def test_the_help_is_filtered_while_one_types_and_escape_ends_the_filter_first() -> None:
@@ -178,8 +179,8 @@ async def test_the_help_of_a_page_begins_with_its_own_keys_and_ends_there(
             await s.press("escape")
 
 
-async def test_the_help_of_a_page_greys_what_only_the_main_screen_does() -> None:
-    async with session(size=(140, 150)) as s:
+async def test_the_help_of_a_page_leaves_out_what_only_the_main_screen_does() -> None:
+    async with session(size=(100, 150)) as s:
         await s.press("t", "question_mark")
         surface = s.app.screen.query_one("#page-body", Lines)
         shown = [(line, text) for (line, _), text in zip(surface._shown, surface.texts, strict=True)]
@@ -187,11 +188,10 @@ async def test_the_help_of_a_page_greys_what_only_the_main_screen_does() -> None
         parts = {shown[n][1].split(" ─")[1].strip(): n for n in heads}
         as_there = parts["As on the main screen"]
         here = "\n".join(text for _, text in shown[as_there : heads[heads.index(as_there) + 1]])
-        assert "Copy the launch line" in here and "Sort the devices" not in here
+        assert "Copy the launch line" in here
         # This page uses → for something else than the main screen does.
         assert "→" not in here
-        sort = next(line for line, text in shown if "Sort the devices" in text)
-        assert {style for _, style in sort} == {"dim"}
+        assert not any("Sort the devices" in text for _, text in shown)
         assert sum("Select the best devices" in text for _, text in shown) == 1
 
 
@@ -200,8 +200,9 @@ async def test_the_help_of_the_main_screen_has_no_page_and_names_each_key_once()
         await s.press("question_mark")
         lines = body(s)
         assert "─ Start here ─" in lines[1]
-        assert next(n for n, line in enumerate(lines[2:]) if " ─ " in line) == 11, "eleven lines"
-        assert any(line.startswith("  :launcher   ") for line in lines)
+        assert next(n for n, line in enumerate(lines[2:]) if " ─ " in line) == 10, "ten lines"
+        titles = [each.title for each in ACTIONS if each.keys]
+        assert {title: sum(title in line for line in lines) for title in titles} == dict.fromkeys(titles, 1)
 
 
 async def test_keys_and_titles_of_pages_are_left_out_whole_where_it_is_narrow() -> None:
@@ -389,7 +390,7 @@ async def test_own_keys_work_and_are_shown_and_the_usual_ones_do_not() -> None:
         assert any(line.startswith("  z ") and "best" in line for line in body(s))
 
 
-async def test_the_palette_lists_few_words_in_three_groups_and_finds_the_rest(
+async def test_the_palette_lists_few_words_in_four_groups_and_finds_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("gputui.sources.slurm.slurm_is_here", lambda: False)
@@ -399,7 +400,7 @@ async def test_the_palette_lists_few_words_in_three_groups_and_finds_the_rest(
         assert len(titles) <= 16 and not {*titles} & {action.title for action in ACTIONS if action.keys}
         assert BY_ID["nodes"].title not in titles, "there are no other nodes"
         headings = [line.split()[1] for line in body(s) if line.startswith(" ─ ")]
-        assert headings == ["commands", "look", "launch", "more"]
+        assert headings == ["commands", "select", "launch", "look", "settings"]
         assert [line for line in body(s) if line.rstrip().endswith("…")] == [], "cut at 80 columns"
         await s.press("escape", ":settings")
         for _ in range(2):

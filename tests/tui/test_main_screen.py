@@ -32,6 +32,7 @@ from gputui.tui.readings import Reading
 from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.help import HelpScreen
 from gputui.tui.screens.line_input import LineScreen
+from gputui.tui.screens.palette import PaletteScreen
 from gputui.tui.screens.processes import ProcessesScreen
 from gputui.tui.widgets.lines import Lines
 from gputui.vendors.nvidia.source import NvmlSource
@@ -193,11 +194,16 @@ async def test_a_chosen_order_is_that_of_the_selected_devices() -> None:
         assert s.selected == [] and "two" in s.main.message
 
 
+NAMES = {":": "colon", " ": "space"}
+"""Textual's names of keys."""
+
+
 @pytest.mark.parametrize("typed", ["idle", ":idle", ": idle"])
 async def test_a_word_is_found_with_the_colon_that_the_documentation_writes(typed: str) -> None:
     async with session() as s:
-        await s.press("colon", *typed)
-        assert s.app.screen.item_keys()  # type: ignore[attr-defined]
+        await s.press("colon", *(NAMES.get(key, key) for key in typed))
+        assert isinstance(s.app.screen, PaletteScreen)
+        assert s.app.screen.item_keys()
 
 
 async def test_stop_finds_the_jobs_and_not_the_shell() -> None:
@@ -213,7 +219,7 @@ async def test_escape_pressed_again_does_nothing_more_and_a_word_restores_what_i
         await s.press("5", "4", "7", "escape")
         assert s.selected == [] and "5,4,7" in s.main.message and ":restore" in s.main.message
         await s.press("escape")
-        assert s.selected == []
+        assert s.selected == [] and ":restore" in s.main.message, "who presses it twice can still read it"
         await s.press("escape", "down", "escape")
         assert s.selected == []
         await s.press("@restore")

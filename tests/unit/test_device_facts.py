@@ -15,7 +15,7 @@ from gputui.inventory.snapshot import HostLoad
 from gputui.inventory.telemetry import Telemetry
 from gputui.inventory.xid import MEANINGS
 from gputui.tui.app_state import AppState
-from gputui.tui.views.device import device_facts
+from gputui.tui.views.device import device_facts, device_panel
 from gputui.tui.views.text import width_of
 from unit.builders import GIB, NOW, box, busy, gpu, instance, job
 
@@ -59,7 +59,7 @@ def fact(device: Device, group: str, name: str) -> Fact:
 
 def test_the_energy_says_since_when_it_is_counted() -> None:
     device = replace(gpu(0), telemetry=FULL)
-    assert "driver was loaded" in fact(device, "Power and temperature", "energy").text
+    assert "driver was loaded" in fact(device, "Power and temperature", "energy").more
     device = replace(gpu(0), telemetry=replace(FULL, energy=None))
     assert fact(device, "Power and temperature", "energy").text == "–"
 
@@ -75,9 +75,10 @@ def page(device: Device, width: int) -> list[str]:
 
 
 def test_persistence_mode_stands_beside_the_performance_state() -> None:
-    assert fact(on(), "Clocks", "state").text == "P0 (fastest), persistence off"
-    assert fact(on(persistence=None), "Clocks", "state").text == "P0 (fastest)"
-    assert fact(on(performance_state=8), "Clocks", "state").text.startswith("P8 (fastest: P0)")
+    assert fact(on(), "Clocks", "state").text == "P0, persistence off"
+    assert fact(on(persistence=None), "Clocks", "state").text == "P0"
+    low = fact(on(performance_state=8), "Clocks", "state")
+    assert low.text.startswith("P8") and "P0" in low.more
 
 
 @pytest.mark.parametrize(
@@ -97,21 +98,23 @@ def test_a_pcie_link_is_called_down_trained_when_it_is_narrow_or_slow_under_load
 ) -> None:
     """An idle GPU lowers its link generation by itself."""
     device = on(utilization, pcie_generation=generation, pcie_width=width)
-    assert fact(device, "Links", "PCIe") == Fact("PCIe", trained, alarm=alarm)
+    found = fact(device, "Links", "PCIe")
+    assert (found.text + found.more, found.alarm) == (trained, alarm)
 
 
 def test_a_temperature_has_its_thresholds_and_is_an_alarm_from_the_first() -> None:
     name = "Power and temperature", "temperature"
     cool = fact(replace(on(), temperature=68), *name)
-    assert cool == Fact("temperature", "68 of 87 °C, off 92")
+    assert cool == Fact("temperature", "68 of 87 °C", more=", off 92")
     assert fact(replace(on(), temperature=87), *name).alarm
     assert fact(replace(on(), temperature=None), *name).text == "–"
 
 
 def test_an_xid_has_its_age_and_its_meaning() -> None:
     found = fact(on(), "Errors", "driver error")
-    assert found.alarm and found.text == f"XID 31, 12m ago: {MEANINGS[31]}"
-    assert fact(on(xid=9999, xid_at=None), "Errors", "driver error").text == "XID 9999"
+    assert found.alarm and (found.text, found.more) == ("XID 31, 12m ago", f": {MEANINGS[31]}")
+    unknown = fact(on(xid=9999, xid_at=None), "Errors", "driver error")
+    assert (unknown.text, unknown.more) == ("XID 9999", "")
 
 
 def test_throttling_is_an_alarm_with_its_reasons() -> None:
@@ -259,3 +262,48 @@ def test_unified_memory_is_a_number_the_hosts() -> None:
     )
     assert "30.0 of 120.0G" in text
     assert "30.0 of 120.0G" in details_text(shown, 100)
+
+
+@pytest.mark.parametrize("width", [45, 49, 60, 75, 92, 130])
+def test_in_the_panel_no_fact_moves_another_one_when_its_text_gets_longer(width: int) -> None:
+    """A longer state, a longer reason or a link that lowers its generation shifted everything below it."""
+    short = on(0, encoder=0, decoder=0, throttle=(), pcie_sent=0, pcie_received=0, xid=None)
+    long = on(
+        100,
+        encoder=100,
+        decoder=100,
+        throttle=("software cap", "hardware thermal slowdown", "brake"),
+        performance_state=8,
+        persistence=True,
+        energy=9.6e9,
+        pcie_generation=1,
+        pcie_width=8,
+        ecc_corrected=123456,
+        ecc_uncorrected=99,
+    )
+
+    def places(device: Device) -> dict[str, tuple[int, int]]:
+        state = AppState({}).with_snapshot(box(device))
+        lines = ["".join(text for text, _ in line) for line in device_panel(state, width, 40)]
+        assert all(len(line) <= width for line in lines)
+        names = [f.name for g in fact_groups(device, NOW) for f in g.facts]
+        return {
+            name: (at, line.index(f" {name} "))
+            for name in names
+            for at, line in enumerate(lines)
+            if f" {name} " in line
+        }
+
+    assert len(places(short)) > 15
+    assert places(short) == places(long)
+
+
+@pytest.mark.parametrize("width", [49, 75])
+def test_the_panel_has_the_usual_facts_of_an_idle_gpu_uncut(width: int) -> None:
+    idle = on(0, encoder=0, decoder=0, energy=9.6e9, performance_state=8, persistence=True)
+    state = AppState({}).with_snapshot(box(idle))
+    text = "\n".join("".join(text for text, _ in line) for line in device_panel(state, width, 40))
+    for name in ("video", "energy", "temperature", "state", "PCIe traffic"):
+        (found,) = [f for g in fact_groups(idle, NOW) for f in g.facts if f.name == name]
+        assert found.text in text
+    assert "…" not in text

@@ -74,7 +74,7 @@ def test_nothing_overlaps_and_nothing_is_left_over() -> None:
             assert last is not None and layout.beside is not None
             assert lines_of(last) + (lines_of(layout.beside) if layout.bottom else 0) == body
         for column in columns:
-            assert all(lines >= least[name] for name, lines in column.heights)
+            assert all(lines >= (least[name] if width >= 120 else 1) for name, lines in column.heights)
 
 
 def lines_of(column: Column) -> int:
@@ -235,14 +235,22 @@ def test_what_has_no_room_is_left_out_whole_and_the_most_important_stays() -> No
     assert share(2, [PROCESSES, JOBS]) == ()
 
 
-def test_a_small_screen_of_eight_gpus_shows_jobs_the_queue_and_processes() -> None:
+def test_a_small_screen_of_eight_gpus_has_its_lines_for_processes_and_counts_jobs_and_waiters() -> None:
     app_state = AppState({}).with_snapshot(BOX)
-    heights = dict(share(7, parts(app_state, 80)))
-    assert heights == {"jobs": 2, "queue": 2, "processes": 3}
-    told = {name: PANELS_BY_NAME[name].lines(app_state, 80, lines) for name, lines in heights.items()}
-    texts = {name: ["".join(text for text, _ in line) for line in lines] for name, lines in told.items()}
-    assert "▶ running" in texts["jobs"][1] and texts["queue"][1].startswith(" next: ana")
-    assert [len(lines) for lines in texts.values()] == [3, 2, 2]
+    heights = dict(lay_out(80, 24, 8, 6, parts(app_state, 80)).left.heights)
+    assert heights == {"jobs": 1, "queue": 1, "processes": 4}
+    told = {name: _text(PANELS_BY_NAME[name].lines(app_state, 80, lines)) for name, lines in heights.items()}
+    assert "1 of 2 running" in told["jobs"] and "D" in told["jobs"] and "2 in line" in told["queue"]
+    # A larger one has a running job, and the reason of the first waiter.
+    heights = dict(lay_out(80, 28, 8, 6, parts(app_state, 80)).left.heights)
+    told = {name: _text(PANELS_BY_NAME[name].lines(app_state, 80, lines)) for name, lines in heights.items()}
+    assert "▶ running" in told["jobs"] and " next: ana" in told["queue"]
+
+
+def test_a_small_screen_has_rows_of_jobs_where_the_processes_leave_lines() -> None:
+    app_state = AppState({}).with_snapshot(replace(box(busy(gpu(0)), gpu(1)), jobs=BOX.jobs))
+    heights = dict(lay_out(80, 18, 2, 6, parts(app_state, 80)).left.heights)
+    assert heights["processes"] == 3 and heights["jobs"] > 1
 
 
 def test_processes_without_a_line_are_counted_in_the_rule_and_take_none_from_the_others() -> None:
@@ -252,7 +260,6 @@ def test_processes_without_a_line_are_counted_in_the_rule_and_take_none_from_the
         assert f"{5 - height} more: p" in rule and len(rows) == height - 1
         assert all("more" not in row for row in rows)
     assert "more" not in _text(processes(app_state, 80, 5)[:1])
-    assert dict(share(6, parts(app_state, 80))) == {"jobs": 2, "queue": 2, "processes": 2}
 
 
 def test_where_all_links_are_the_same_words_say_so_and_other_panels_have_the_room() -> None:
@@ -289,7 +296,7 @@ def test_sixteen_gpus_have_no_matrix_beside_the_table_and_words_where_all_links_
 def test_links_that_differ_stay_a_matrix_with_their_meaning_where_there_is_room() -> None:
     app_state = AppState({}).with_snapshot(at(BOXES["rtx4090"], 0.0, 1_700_000_000.0))
     panel = PANELS_BY_NAME["links"]
-    least, wants, _ = panel.size(app_state, 200)
+    least, wants, *_ = panel.size(app_state, 200)
     assert least == 10 and "on one CPU socket" in _text(panel.lines(app_state, side_width(200), wants))
     assert len(panel.lines(app_state, side_width(200), least)) == least
 
@@ -424,7 +431,7 @@ def test_remarks_are_wrapped_only_where_there_is_room() -> None:
 
 
 @pytest.mark.parametrize("name", list(BOXES))
-@pytest.mark.parametrize(("width", "height", "most"), [(130, 40, 21), (200, 60, 22)])
+@pytest.mark.parametrize(("width", "height", "most"), [(130, 40, 23), (200, 60, 23)])
 def test_few_lines_of_a_column_are_blank(name: str, width: int, height: int, most: int) -> None:
     state = _with_past(name)
     layout = lay_out(width, height, len(state.rows), 6, parts(state, width))
@@ -436,6 +443,17 @@ def test_few_lines_of_a_column_are_blank(name: str, width: int, height: int, mos
             for line in _panel(state, panel, column.width, lines)
         ]
         assert shown.count("") <= most, (column, shown.count(""))
+
+
+@pytest.mark.parametrize("height", range(48, 76))
+def test_lines_that_make_no_chart_higher_go_to_the_panels_above(height: int) -> None:
+    """Up to seven lines below the charts of eight devices were blank."""
+    state = _with_past("shared")
+    layout = lay_out(200, height, len(state.rows), 8, parts(state, 200))
+    assert layout.bottom is not None
+    ((name, lines),) = layout.bottom.heights
+    drawn = PANELS_BY_NAME[name].lines(state, 200, lines)
+    assert len(drawn) == lines and "now" in _text(drawn[-1:])
 
 
 @pytest.mark.parametrize("name", list(BOXES))

@@ -382,7 +382,10 @@ def test_a_program_of_which_nobody_makes_use_is_not_said_to_be_running() -> None
         idle = Verdict("busy", UsedBy((replace(job(user=user), own=own),), idle_since=NOW - 3600, idle=True))
         assert verb in reason(idle, NOW) and "idle 1h" in reason(idle, NOW)
         assert "running" not in reason(idle, NOW) and "busy" not in state_and_reason(idle, NOW)
-        for text in (state_and_reason(idle, NOW), state_and_brief(idle, NOW)):
+        sentence = state_and_reason(idle, NOW)
+        assert sentence.startswith("idle 1h: ") and sentence.count("idle") == 1
+        assert state_and_reason(idle, NOW, " (was free)").startswith("idle 1h (was free): ")
+        for text in (sentence, state_and_brief(idle, NOW)):
             assert text.endswith(": ask mira") == (not own)
             assert "ask" not in reason(idle, NOW), "that is for documents"
         assert own or state_and_brief(idle, NOW).startswith("mira's, unused 1h")

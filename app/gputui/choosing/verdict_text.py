@@ -86,10 +86,14 @@ def brief(verdict: Verdict, now: float) -> str:
     return _texts(verdict.cause, now)[1]
 
 
-def state_and_reason(verdict: Verdict, now: float) -> str:
-    """ "busy: mira is running python (pid 4242), 3h"; of a device that another user has long not used, also
-    whom to ask for it."""
-    return f"{verdict.shown}: {reason(verdict, now)}{_whom_to_ask(verdict.cause)}"
+def state_and_reason(verdict: Verdict, now: float, was: str = "") -> str:
+    """ "busy: mira is running python (pid 4242), 3h"; of a device that its user has long not used, first for
+    how long, and last whom to ask for it. `was` follows the state."""
+    why = reason(verdict, now)
+    idle = verdict.shown == "idle" and idle_text(verdict.cause, now)
+    if idle:
+        why = why.replace(f", {idle}", "", 1)
+    return f"{idle or verdict.shown}{was}: {why}{_whom_to_ask(verdict.cause)}"
 
 
 def state_and_brief(verdict: Verdict, now: float) -> str:
@@ -182,10 +186,8 @@ def not_free_lines(found: Mapping[str, NotFree], now: Snapshot) -> dict[str, str
             lines[key] = f"{name} = GPU {now.label(each.device)} is {in_use_by(job, now.time)}"
             continue
         was = f" (was {each.before})" if each.before and each.before != each.verdict.state else ""
-        lines[key] = (
-            f"{name} = GPU {now.label(each.device)} is {each.verdict.shown}{was}:"
-            f" {reason(each.verdict, now.time)}{_whom_to_ask(each.verdict.cause)}"
-        )
+        told = state_and_reason(each.verdict, now.time, was)
+        lines[key] = f"{name} = GPU {now.label(each.device)} is {told}"
     return lines
 
 

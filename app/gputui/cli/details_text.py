@@ -46,7 +46,10 @@ def details_text(snapshot: Snapshot, width: int | None) -> str:
 def _facts(groups: Iterable[Group], width: int | None) -> list[str]:
     """Return the known facts of each group after its name."""
     known = [
-        (group.name, [f"{fact.name} {fact.text.strip()}" for fact in group.facts if fact.text != UNKNOWN])
+        (
+            group.name,
+            [f"{fact.name} {fact.text.strip()}{fact.more}" for fact in group.facts if fact.text != UNKNOWN],
+        )
         for group in groups
     ]
     name_width = max(len(name) for name, _ in known) + 2

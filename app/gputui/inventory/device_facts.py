@@ -19,12 +19,14 @@ _NOTHING_KNOWN = Telemetry()
 
 @frozen
 class Fact:
-    """A name and a text; `fraction` (0 to 1) is for a bar, `alarm` marks a fact that needs attention."""
+    """A name and a text; `fraction` (0 to 1) is for a bar, `alarm` marks a fact that needs attention, and
+    `more` continues the text where there is room."""
 
     name: str
     text: str
     fraction: float | None = None
     alarm: bool = False
+    more: str = ""
 
 
 @frozen
@@ -154,8 +156,9 @@ def _power(device: Device) -> Fact:
 
 
 def _energy(t: Telemetry) -> Fact:
-    since = "since the driver was loaded"
-    return Fact("energy", UNKNOWN if t.energy is None else f"{t.energy / 3.6e6:.1f} kWh {since}")
+    if t.energy is None:
+        return Fact("energy", UNKNOWN)
+    return Fact("energy", f"{t.energy / 3.6e6:.1f} kWh", more=" since the driver was loaded")
 
 
 def _temperature(device: Device, t: Telemetry) -> Fact:
@@ -166,8 +169,8 @@ def _temperature(device: Device, t: Telemetry) -> Fact:
 
 def _heat(name: str, heat: int, limit: int | None, end: int | None = None) -> Fact:
     """A temperature; `limit` is where the driver lowers the clocks, `end` where it turns the GPU off."""
-    text = _of(heat, limit, "°C") + ("" if end is None else f", off {end}")
-    return Fact(name, text, alarm=limit is not None and heat >= limit)
+    off = "" if end is None else f", off {end}"
+    return Fact(name, _of(heat, limit, "°C"), alarm=limit is not None and heat >= limit, more=off)
 
 
 def _memory_and_fan(t: Telemetry) -> Fact:
@@ -186,10 +189,10 @@ def _hotspot(t: Telemetry) -> tuple[Fact, ...]:
 
 def _state(t: Telemetry) -> Fact:
     number = t.performance_state
-    parts = [] if number is None else [f"P{number} ({'fastest: P0' if number else 'fastest'})"]
+    parts = [] if number is None else [f"P{number}"]
     if t.persistence is not None:
         parts.append(f"persistence {'on' if t.persistence else 'off'}")
-    return Fact("state", ", ".join(parts) or UNKNOWN)
+    return Fact("state", ", ".join(parts) or UNKNOWN, more=" (P0 is the fastest)" if number else "")
 
 
 def _throttle(t: Telemetry) -> Fact:
@@ -208,8 +211,8 @@ def _pcie(device: Device, t: Telemetry) -> Fact:
     now = _link(generation, width)
     possible = _link(t.max_pcie_generation if slow else None, t.max_pcie_width if narrow else None)
     if narrow or (slow and (device.utilization or 0) >= _WORKING):
-        return Fact("PCIe", f"{now}, down-trained ({possible} possible)", alarm=True)
-    return Fact("PCIe", f"{now} ({possible} when busy)" if slow else now)
+        return Fact("PCIe", f"{now}, down-trained", alarm=True, more=f" ({possible} possible)")
+    return Fact("PCIe", now, more=f" ({possible} when busy)" if slow else "")
 
 
 def _link(generation: int | None, width: int | None) -> str:
@@ -220,7 +223,7 @@ def _link(generation: int | None, width: int | None) -> str:
 def _traffic(sent: float | None, received: float | None) -> str:
     """The rates that the device sends (↑) and receives (↓)."""
     parts = ((sent, "↑"), (received, "↓"))
-    return "  ".join(f"{sign} {rate(amount)}" for amount, sign in parts if amount is not None) or UNKNOWN
+    return " ".join(f"{sign}{rate(amount)}" for amount, sign in parts if amount is not None) or UNKNOWN
 
 
 def _fabric(t: Telemetry) -> Fact:
@@ -232,11 +235,11 @@ def _fabric(t: Telemetry) -> Fact:
 
 
 def _tool_index(t: Telemetry) -> Fact:
-    return Fact("in rocm-smi", f"number {t.tool_index} (it counts in PCI order)")
+    return Fact("in rocm-smi", f"number {t.tool_index}", more=" (it counts in PCI order)")
 
 
 def _video(t: Telemetry) -> Fact:
-    parts = ((t.encoder, "encoder"), (t.decoder, "decoder"))
+    parts = ((t.encoder, "enc"), (t.decoder, "dec"))
     return Fact("video", ", ".join(f"{name} {n} %" for n, name in parts if n is not None) or UNKNOWN)
 
 
@@ -247,7 +250,7 @@ def _counts(*parts: tuple[int | None, str]) -> str:
 
 
 def _ecc(t: Telemetry) -> Fact:
-    text = _counts((t.ecc_corrected, "corrected"), (t.ecc_uncorrected, "uncorrected"))
+    text = _counts((t.ecc_uncorrected, "uncorrected"), (t.ecc_corrected, "corrected"))
     return Fact("ECC errors", text, alarm=bool(t.ecc_uncorrected))
 
 
@@ -262,4 +265,5 @@ def _xid(t: Telemetry, now: float) -> Fact:
         return Fact("driver error", UNKNOWN)
     age = "" if t.xid_at is None else f", {duration(now - t.xid_at)} ago"
     meaning = MEANINGS.get(t.xid)
-    return Fact("driver error", f"XID {t.xid}{age}" + (f": {meaning}" if meaning else ""), alarm=True)
+    more = f": {meaning}" if meaning else ""
+    return Fact("driver error", f"XID {t.xid}{age}", alarm=True, more=more)

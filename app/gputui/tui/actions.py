@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import partial
 from typing import Literal, get_args
 
@@ -11,9 +10,7 @@ from gputui.inventory.light_dataclasses import frozen
 from gputui.vendors.registry import default_vendor
 
 Group = Literal["Select", "Launch", "Wait", "Jobs", "Look", "Other nodes", "Settings"]
-"""The task that an action belongs to; help and palette are grouped by it, in this order."""
-
-GROUPS: tuple[Group, ...] = get_args(Group)
+"""The task that an action belongs to; a search word of the palette."""
 
 
 @frozen
@@ -49,7 +46,9 @@ class Action:
         return self.word or self.id.replace("_", " ")
 
 
-_select, _launch, _wait, _jobs, _look, _nodes, _settings = (partial(Action, group) for group in GROUPS)
+_select, _launch, _wait, _jobs, _look, _nodes, _settings = (
+    partial(Action, group) for group in get_args(Group)
+)
 
 _VENDOR = default_vendor()
 _FIRST, _SECOND = _VENDOR.device(0), _VENDOR.device(1)
@@ -60,7 +59,7 @@ ACTIONS: tuple[Action, ...] = (
         "select",
         "space",
         "Select a device",
-        "or deselect it: the one at the cursor, by a digit that GPU, 0 and then 1 MIG instance 0:1; a click",
+        "or deselect it; a digit means that GPU",
         hint="select",
         shown="space/0-9",
     ),
@@ -68,7 +67,7 @@ ACTIONS: tuple[Action, ...] = (
         "best",
         "b",
         "Select the best devices",
-        "one more each time, the best connected free ones, and why, as gputui pick -n does",
+        "one more each time, and why",
         hint="best",
     ),
     _select(
@@ -99,19 +98,19 @@ ACTIONS: tuple[Action, ...] = (
     _select(
         "other",
         "",
-        "Select the next best set",
-        "of the same size, and why",
+        "Select another set of that size",
+        "the next best one, and why",
         hint="next set",
-        also="another",
+        also="alternative",
         word="next set",
     ),
     _select(
         "ask",
         "",
-        "Select the best N devices",
-        "for a job: 4, 8 tp=2 pp=2, or auto",
+        "Type how many devices",
+        "selects the best: 4, 8 tp=2 pp=2, auto",
         hint="best N",
-        also="number count how many pick",
+        also="number count pick best select",
         word="number",
     ),
     _select(
@@ -141,18 +140,18 @@ ACTIONS: tuple[Action, ...] = (
         "launch",
         "enter",
         "Run the command",
-        "checks the devices again, closes the screen and becomes the command",
+        "checks again, closes the screen, becomes it",
         hint="run",
         also="start",
         word="run",
     ),
     _launch("edit", "e", "Edit the command", "with quotes as in a shell", hint="edit", also="type script"),
-    _launch("copy", "y", "Copy the launch line", "to the clipboard, also over SSH and in tmux", hint="copy"),
+    _launch("copy", "y", "Copy the launch line", "to the clipboard, also over SSH, in tmux", hint="copy"),
     _launch(
         "detach",
         "d",
         "Run the command as a job",
-        "it outlives the screen and connection",
+        "in the background, also after logout",
         hint="job",
         also="background nohup start",
     ),
@@ -173,16 +172,16 @@ ACTIONS: tuple[Action, ...] = (
     _launch(
         "launch_page",
         "",
-        "Show the launch page",
-        "launcher, variables, …; recent launches",
-        also="options environment nodes recent saved processes directory python",
+        "Show all options of the launch",
+        "launcher, variables, directory",
+        also="launch page environment nodes recent saved processes directory python",
         page=True,
     ),
     _launch(
         "launches",
         "",
         "Show the recent launches",
-        "on the launch page: commands, counts, names",
+        "commands, counts, names: load one",
         also="saved",
         page=True,
     ),
@@ -204,9 +203,9 @@ ACTIONS: tuple[Action, ...] = (
     _launch(
         "plan",
         "",
-        "Plan: how many devices, and how",
-        "memory, time; writes the files",
-        also="memory parallelism fsdp ddp zero deepspeed tensor pipeline batch lora model estimate",
+        "Plan the training of a model",
+        "how many devices, parallelism",
+        also="memory time files fsdp ddp zero deepspeed tensor pipeline batch lora model estimate",
         page=True,
     ),
     _launch(
@@ -220,9 +219,9 @@ ACTIONS: tuple[Action, ...] = (
         "wait",
         "w",
         "Wait in line for devices",
-        "first come, first served; when they are free, the command runs in the background",
+        "the command then starts as a job",
         hint="wait",
-        also="queue",
+        also="queue background",
     ),
     _wait(
         "queue",
@@ -236,7 +235,7 @@ ACTIONS: tuple[Action, ...] = (
         "jobs",
         "D",
         "Show the jobs",
-        "their logs and exit status; stop, clone or rerun one",
+        "logs and exit status; stop, clone or rerun one",
         hint="jobs",
         also="log output kill background",
         page=True,
@@ -253,9 +252,9 @@ ACTIONS: tuple[Action, ...] = (
         "topology",
         "t",
         "Show the topology",
-        "links between devices: a matrix and a tree, to select from",
+        "links between devices, to select from",
         hint="topology",
-        also="nvlink numa pcie nic",
+        also="nvlink numa pcie nic matrix tree",
         page=True,
     ),
     _look(
@@ -287,9 +286,9 @@ ACTIONS: tuple[Action, ...] = (
         "device",
         "right",
         "Show the device page",
-        "load, power, temperature, clocks, links, errors, processes",
+        "load, power, clocks, links, errors",
         hint="details",
-        also="memory watts xid ecc details",
+        also="memory watts temperature processes xid ecc details",
     ),
     _look(
         "timelines",
@@ -323,7 +322,7 @@ ACTIONS: tuple[Action, ...] = (
         also="options preferences configure rules interval confine idle",
         page=True,
     ),
-    _settings("sort", "s", "Sort the devices", "by index, utilization, memory, temperature, state or user"),
+    _settings("sort", "s", "Sort the devices", "by utilization, memory, state, user"),
     _settings(
         "columns",
         "",
@@ -358,7 +357,7 @@ ACTIONS: tuple[Action, ...] = (
         "palette",
         "colon,ctrl+p",
         "Do anything else, by name",
-        "type a word: sort, theme, docker, history, queue",
+        "a word: sort, theme, docker, queue",
         hint="more",
         also="search actions commands",
     ),
@@ -428,9 +427,3 @@ def by_key(keymap: Keymap) -> dict[str, str]:
         for key in keymap.get(action.id, action.keys).split(",")
         if key
     }
-
-
-def in_groups(without: Collection[str] = ()) -> tuple[tuple[Group, tuple[Action, ...]], ...]:
-    """The actions by group, without those of these ids."""
-    kept = [action for action in ACTIONS if action.id not in without]
-    return tuple((group, tuple(a for a in kept if a.group == group)) for group in GROUPS)

@@ -32,6 +32,10 @@ _LINES_KEPT = 4
 _MOST_BLANK = 6
 """Most lines that the details of one device may leave blank in the other column, rather than for charts."""
 
+_FEW = 9
+"""Lines below the table that, in one column, are for the processes first: of the user's jobs and the queue,
+the numbers in a heading are enough, as the table has their devices."""
+
 _NOTES, _NOTES_SHORT, _LOW = 2, 1, 24
 """Lines for warnings and remarks below the launch line; the same on a terminal lower than the last."""
 
@@ -39,11 +43,13 @@ _NOTES, _NOTES_SHORT, _LOW = 2, 1, 24
 class Size(NamedTuple):
     """The fewest lines that are worth showing, and the lines that show everything, 0 for a panel that needs
     only lines that no other one wants; `most` counts the lines of a panel with even more content (a log),
-    which it gets where no other panel needs the room."""
+    which it gets where no other panel needs the room. `charts` counts the charts below each other, which all
+    have the same height, with a line between two of them where they are higher than two lines."""
 
     least: int
     wants: int
     most: int = 0
+    charts: int = 1
 
 
 class LaunchRoom(NamedTuple):
@@ -154,7 +160,11 @@ def lay_out(
     if width < WIDE or not devices:
         # The timelines come last and get only what the others leave, as these have no room elsewhere.
         last = [replace(part, spare=True) for part in parts or () if part.place == "table"]
-        return layout(Column(width, share(left_over, [*_beside(parts or ()), *last])))
+        side = _beside(parts or ())
+        if left_over < _FEW:
+            heading = {part.name: Size(1, 1, max(part.size[1:3])) for part in side if not part.grows}
+            side = [replace(part, size=heading.get(part.name, part.size)) for part in side]
+        return layout(Column(width, share(left_over, [*side, *last])))
     if parts is None:
         return layout(Column(_left_width(width)), Column(side_width(width)))
     beneath = [part for part in parts if part.place == "table"]
@@ -181,6 +191,9 @@ def lay_out(
         if before is not None and before.bottom is not None:
             top = table + before.left.lines
             shorter = under if any(part.name in dict(before.left.heights) for part in spare) else others
+        elif (more := room - top - charts.wants) > 0:
+            # Lines that make no chart higher would stay blank.
+            top += more if more < charts.charts - 1 else (more + 1) % charts.charts
         shorter += spare
         top = min(top, room - charts.least)
         if top >= table:

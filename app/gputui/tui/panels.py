@@ -134,7 +134,7 @@ def _size_of_timelines(app_state: AppState, _: int) -> Size:
         return NOTHING
     # Charts next to each other have headings: with one line less, an axis would have no chart above it.
     heads = 3 + (count > 1)
-    return Size(heads + 1, heads + 2 * count, heads + _HIGHEST * count if count > 1 else 0)
+    return Size(heads + 1, heads + 2 * count, heads + _HIGHEST * count if count > 1 else 0, count)
 
 
 def _size_of_device(app_state: AppState, width: int) -> Size:

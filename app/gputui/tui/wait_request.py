@@ -67,9 +67,9 @@ def what_it_does(line: str, app_state: AppState) -> str:
     ahead, count = ahead_of(request, app_state.box.waiters, app_state), request.count
     place = place_in_line(request, ahead, app_state)
     named = gpus([*map(app_state.box.label, app_state.selected)])
-    then = "" if app_state.demo is None else " The demo only rehearses it."
+    job = "as a job" if app_state.demo is None else "as a job (the demo only rehearses it)"
     if place is None:
-        return f"Run as a job? It starts {when_it_starts(request, app_state)}.{then}"
+        return f"Run {job}? It starts {when_it_starts(request, app_state)}."
     wanted = named if count is None else "any GPU" if count == 1 else f"any {devices_text(count)}"
     # A number that was asked for in vain leaves the selection as it was.
     other = count is not None and app_state.selected and not line.strip()
@@ -77,10 +77,10 @@ def what_it_does(line: str, app_state: AppState) -> str:
     behind = f", behind {names_in_line(ahead)}" if ahead else ""
     wait = f"Wait for {wanted}{instead}"
     if count is None and len(app_state.selected) == 1:
-        wait = f"{named} is {app_state.verdicts[request.names or ''].state}: wait for it"
+        wait = f"{named} is {app_state.verdicts[request.names or ''].shown}: wait for it"
     elif count is not None and app_state.is_full:
         wait = f"No GPU is free: wait for {wanted}{instead}"
-    return f"{place.capitalize()}{behind}. {wait}, as a job?{then}"
+    return f"{place.capitalize()}{behind}. {wait}, {job}?"
 
 
 def when_it_starts(request: DeviceRequest, app_state: AppState) -> str:

@@ -44,7 +44,7 @@ class PageController:
         """Open the help, which begins with the keys of a page, if there are any."""
         from gputui.tui.screens.help import HelpScreen
 
-        self._view.open(HelpScreen(self._view, keys, () if self.has_nodes else ("nodes",)))
+        self._view.open(HelpScreen(self._view, keys))
 
     def open_messages(self) -> None:
         from gputui.tui.screens.messages import MessagesScreen

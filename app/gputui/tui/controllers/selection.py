@@ -273,7 +273,7 @@ class SelectionController:
             numbers = ",".join(map(app_state.box.label, app_state.selected))
             words = f"cleared {numbers} ({restore} brings it back)"
         self._view.set_app_state(app_state.clear())
-        self._view.show_message(words, passing=True)
+        self._view.show_message(words, lasting=True)
 
     def restore(self) -> None:
         """Select again, in their order, the devices that were cleared last and are still there."""

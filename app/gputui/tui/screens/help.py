@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import FILTER, Page, PageKeys, hidden, shown
 from gputui.tui.views.help import help_lines
@@ -23,9 +21,9 @@ class HelpScreen(Page):
         shown("space", "page(1)", "page", about="The next page"),
     ]
 
-    def __init__(self, view: MainView, of_page: PageKeys | None, without: Collection[str]) -> None:
+    def __init__(self, view: MainView, of_page: PageKeys | None) -> None:
         super().__init__(view)
-        self._of_page, self._without = of_page, without
+        self._of_page = of_page
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return action != "help"
@@ -33,7 +31,7 @@ class HelpScreen(Page):
     def lines(self, width: int, height: int) -> list[Line]:
         page, keymap = self._of_page, self.app_state.screen.keymap
         of_page, there = (page.rows, page.actions) if page else ((), None)
-        every = help_lines(keymap, self.filter, width, of_page, there, self._without)
+        every = help_lines(keymap, self.filter, width, of_page, there)
         visible = self.scrolled(every, height - 1)
         pages = -(-len(every) // self.step)
         now = -(-(self.top + self.step) // self.step) if self.top + self.step < len(every) else pages

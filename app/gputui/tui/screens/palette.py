@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 _WORDS = re.compile(r"[^\W_]+(?:[.-]\w+)*|[^\w\s]+")
 
 _LISTED: dict[str, tuple[str, ...]] = {
-    "look": ("people", "timelines", "usage", "queue", "nodes"),
+    "select": ("ask", "cpu"),
     "launch": ("launch_page", "plan", "export", "check"),
-    "more": ("ask", "cpu", "experiments", "messages", "settings"),
+    "look": ("people", "queue", "usage", "timelines", "experiments", "nodes"),
+    "settings": ("settings",),
 }
 """The actions that are listed before anything is typed. Others have a key, or are found by their words."""
 

@@ -13,7 +13,7 @@ from gputui.inventory.job import Job
 from gputui.inventory.text_table import packed
 from gputui.tui.app_state import AppState
 from gputui.tui.views.table import state_of
-from gputui.tui.views.text import Line, bar, clip, fit, title, width_of, wrap
+from gputui.tui.views.text import Line, bar, cells_of, clip, fit, title, width_of, wrap
 from gputui.vendors.registry import vendor_named
 
 _NAME = 13
@@ -58,7 +58,10 @@ def device_panel(app_state: AppState, width: int, height: int) -> list[Line]:
         return [title("device", width), clip(((" no GPU at the cursor", "dim"),), width)][:height]
     label, name = app_state.box.label(device), printable(device.name or "unknown model")
     lines = [title(f"GPU {label}", width, f"{name}  →")]
-    lines += _state_lines(app_state, device, width)
+    # Two lines, whatever the state is: the facts below them stay in place.
+    sign, _, look = state_of(app_state, device)
+    first, *more = wrap("; ".join((_state(app_state, device), *_notes(app_state, device))), width - 4)
+    lines += [((f" {sign} {first}", look),), clip(((f"   {' '.join(more)}", look),), width - 1)]
     every = app_state.once(_panel_groups)
     facts = _in_columns(every, width, min(_count(width), len(every)), height - len(lines)) if every else []
     return [*lines, *facts][:height]
@@ -91,17 +94,6 @@ def _state(app_state: AppState, device: Device) -> str:
     return printable(f"{_WITH_OWN_JOB[verdict.state]} your job {job.id}{age}: {job.title}")
 
 
-def _state_lines(app_state: AppState, device: Device, width: int) -> list[Line]:
-    """The state with its reason, and the notes on the device."""
-    sign, _, look = state_of(app_state, device)
-    first, *more = wrap(_state(app_state, device), width - 4)
-    lines: list[Line] = [((f" {sign} ", look), (first, look))]
-    lines += [((f"   {piece}", look),) for piece in more]
-    return lines + [
-        ((f"   {piece}", ""),) for note in _notes(app_state, device) for piece in wrap(note, width - 4)
-    ]
-
-
 # The page
 
 
@@ -115,7 +107,11 @@ def _head(app_state: AppState, device: Device, width: int) -> list[Line]:
     name = f"GPU {snapshot.label(device)}  {printable(device.name or 'unknown model')}"
     lines = [title(name, width, selected, place)]
     lines += [((f" {piece}", "dim"),) for piece in packed(_identity(device), width - 2)]
-    return lines + _state_lines(app_state, device, width)
+    sign, _, look = state_of(app_state, device)
+    first, *more = wrap(_state(app_state, device), width - 4)
+    lines += [((f" {sign} {first}", look),), *(((f"   {piece}", look),) for piece in more)]
+    notes = _notes(app_state, device)
+    return lines + [((f"   {piece}", ""),) for note in notes for piece in wrap(note, width - 4)]
 
 
 def _identity(device: Device) -> list[str]:
@@ -166,14 +162,10 @@ def _count(width: int) -> int:
 
 
 def _in_columns(every: Sequence[Group], width: int, count: int, room: int | None = None) -> list[Line]:
-    """The groups in columns; only as many of the first ones as fit into `room` lines, but at least one."""
+    """The groups in columns; only as many of the first ones as fit into `room` lines, but at least one, and
+    each fact in one line, so that no other one moves when its text gets longer."""
     each = (width - 2) // count - 1
-    groups: list[list[Line]] = []
-    for group in every:
-        groups.append(_group(group, each))
-        if room is not None and len(groups) > count and sum(map(len, groups)) > room * count:
-            # The later groups have no room in any case.
-            break
+    groups = [_group(group, each, room is None) for group in every]
     columns = _balanced(groups, count)
     while room is not None and max(map(len, columns)) > room and len(groups) > 1:
         if len(groups) == count:
@@ -201,19 +193,22 @@ def _balanced(groups: list[list[Line]], count: int) -> list[list[Line]]:
     return min(every, key=lambda columns: max(map(len, columns)))
 
 
-def _group(group: Group, width: int) -> list[Line]:
+def _group(group: Group, width: int, whole: bool) -> list[Line]:
     return [
         ((fit(group.name, width), "title"),),
-        *(line for fact in group.facts for line in _fact(fact, width)),
+        *(line for fact in group.facts for line in _fact(fact, width, whole)),
     ]
 
 
-def _fact(fact: Fact, width: int) -> list[Line]:
+def _fact(fact: Fact, width: int, whole: bool) -> list[Line]:
     name, room = (fit(f" {fact.name}", _NAME) + " ", "dim"), width - _NAME - 1
     tone = "warn" if fact.alarm else "dim" if fact.text == UNKNOWN else ""
     long = min(_LONGEST_BAR, room - _TEXT)
     if fact.fraction is not None and long >= 4:
         full, empty = bar(fact.fraction, long)
         return [clip((name, (full, "load"), (empty, "rest"), (f" {fact.text}", tone)), width)]
-    first, *more = wrap(fact.text, max(8, room))
+    text = fact.text + fact.more
+    if not whole:
+        return [clip((name, (text if cells_of(text) <= room else fact.text, tone)), width)]
+    first, *more = wrap(text, max(8, room))
     return [(name, (first, tone)), *(((" " * (_NAME + 1), ""), (piece, tone)) for piece in more)]

@@ -8,12 +8,10 @@ from itertools import zip_longest
 
 from gputui.allocating.settings import Keymap
 from gputui.choosing.verdict import GLYPHS, Shown
-from gputui.inventory.link import PCIE_WORDS
-from gputui.tui.actions import BY_ID, DOZEN, Action, in_groups, key_of, written
+from gputui.tui.actions import ACTIONS, BY_ID, DOZEN, Action, key_of, written
 from gputui.tui.views.columns import SHARED, SHARED_SHORT
-from gputui.tui.views.matrix import SIGNS
 from gputui.tui.views.table import OWN_JOB
-from gputui.tui.views.text import Hints, Line, Span, clip, fit, padded, title, width_of, wrap
+from gputui.tui.views.text import Hints, Line, clip, fit, padded, title, width_of, wrap
 
 MEANINGS: dict[Shown, str] = {
     "free": "nobody uses it",
@@ -23,87 +21,77 @@ MEANINGS: dict[Shown, str] = {
     "claimed": "a job has it, but does not use it yet",
     "cooling": "free, but not for long enough yet",
     "unknown": "unreadable",
-    "lost": "the driver no longer sees it, or it needs a reset",
+    "lost": "gone from the driver, or needs a reset",
 }
 
-_TWO_COLUMNS = 150
+_TWO_COLUMNS = 120
 KEYS = 15
 """Cells for the keys of an action."""
 
+_START = (*DOZEN[:7], "processes", "device", "palette")
+"""The actions that a newcomer needs."""
+
+_EVERYTHING_ELSE = "everything else: `:` and a word, or `gputui docs keys`"
+
 
 def help_lines(
-    keymap: Keymap,
-    words: str,
-    width: int,
-    of_page: Hints = (),
-    there: Collection[str] | None = None,
-    without: Collection[str] = (),
+    keymap: Keymap, words: str, width: int, of_page: Hints = (), there: Collection[str] | None = None
 ) -> list[Line]:
-    """The sections with a row that contains all of `words`, in two columns where they fit; `without` are the
-    ids of actions that have nothing to act on here.
+    """The sections with a row that contains all of `words`, in two columns where they fit.
 
     of_page  the keys of a page and their effects: the first section
-    there    the actions of the main screen (ids) that are possible on that page; the others follow in grey,
-             under headings that name the main screen. None: this is the main screen's help
+    there    the actions of the main screen (ids) that are possible on that page. None: this is the main
+             screen's help
     """
     columns = 2 if width >= _TWO_COLUMNS else 1
     room = width // columns - (columns - 1)
     wanted = words.lower().split()
     lines: list[Line] = []
-    for name, rows in _sections(keymap, of_page, there, without):
+    ends: list[int] = []
+    for name, rows in _sections(keymap, of_page, there):
         found = [row for row in rows if _has(row, name, wanted)]
         if found:
             lines += [title(name, room), *(line for row in found for line in _whole(row, room))]
-    if not lines:
-        return [(("  nothing matches", "dim"),)]
+            ends.append(len(lines))
+    lines.append(clip(((f"  {_EVERYTHING_ELSE}", "dim"),), room))
     if columns == 1:
         return lines
-    left, right = lines[: len(lines) // 2 + 1], lines[len(lines) // 2 + 1 :]
+    cut = min(ends, key=lambda end: max(end, len(lines) - end), default=0)
+    left, right = lines[:cut], lines[cut:]
     return [(*padded(one, room), ("  ", ""), *other) for one, other in zip_longest(left, right, fillvalue=())]
 
 
 def _sections(
-    keymap: Keymap,
-    of_page: Hints,
-    there: Collection[str] | None,
-    without: Collection[str],
+    keymap: Keymap, of_page: Hints, there: Collection[str] | None
 ) -> Iterator[tuple[str, list[Line]]]:
-    yield "This page", [((f"  {fit(keys, KEYS)}", "key"), (meaning, "strong")) for keys, meaning in of_page]
+    with_key = [each for each in ACTIONS if each.keys or each.shown or each.id in keymap]
     signs = [
         *((glyph, state, f"{state:<8} {MEANINGS[state]}") for state, glyph in GLYPHS.items()),
         (OWN_JOB, "mine", "yours    your job runs on it"),
     ]
-    others = [
-        ("[1]", "slot", "selected; the command sees [1] as its first device"),
-        ("▸", "cursor", "the cursor"),
-        (f"{SHARED_SHORT}{SHARED}", "", "memory that GPU and host share: the RAM in use, by anybody"),
-        (*SIGNS["NV"], "NVn: devices joined by n NVLinks"),
-        *((*SIGNS[word], f"{word}: devices {where}") for word, where in PCIE_WORDS.items()),
-    ]
-    of_states, of_others = ("Symbols for devices", _of(signs)), ("Other symbols", _of(others))
+    of_states = "Symbols for devices", _of(signs)
     if there is None:
-        yield (
-            "Start here",
-            [
-                row(_keys(BY_ID[name], keymap), BY_ID[name].title, "")
-                for name in (*DOZEN[:9], "device", "palette")
-            ],
-        )
+        yield "Start here", [_row(BY_ID[name], keymap) for name in _START]
         yield of_states
-        for group, actions in in_groups(without):
-            yield group, [_row(action, keymap) for action in actions]
-        yield of_others
+        yield "Other keys", [_row(each, keymap) for each in with_key if each.id not in _START]
     else:
+        yield (
+            "This page",
+            [((f"  {fit(keys, KEYS)}", "key"), (meaning, "strong")) for keys, meaning in of_page],
+        )
         taken = {key for keys, _ in of_page for key in keys.split()}
         named = {meaning for _, meaning in of_page}
-        groups = [(group, [a for a in rows if a.title not in named]) for group, rows in in_groups(without)]
-        in_order = [action for _, actions in groups for action in actions]
-        yield "As on the main screen", [_row(a, keymap, taken) for a in in_order if a.id in there]
+        rows = [
+            _row(each, keymap, taken) for each in with_key if each.id in there and each.title not in named
+        ]
+        yield "As on the main screen", rows
         yield of_states
-        yield of_others
-        for name, elsewhere in groups:
-            rows = [_row(action, keymap) for action in elsewhere if action.id not in there]
-            yield f"On the main screen: {name}", [tuple((text, "dim") for text, _ in row) for row in rows]
+    others = [
+        ("[1]", "slot", "selected: the first device of the command"),
+        ("▸", "cursor", "the cursor"),
+        (f"{SHARED_SHORT}{SHARED}", "", "memory of the host, too: all its RAM in use"),
+    ]
+    yield "Other symbols", _of(others)
 
 
 def _of(signs: Sequence[tuple[str, str, str]]) -> list[Line]:
@@ -128,10 +116,7 @@ def _row(action: Action, keymap: Keymap, taken: Collection[str] = ()) -> Line:
 
 def row(keys: str, name: str, about: str, cells: int = KEYS) -> Line:
     """Keys in so many cells, a name, and a description."""
-    spans: list[Span] = [(f"  {fit(keys, cells)}", "key"), (name, "strong")]
-    if about:
-        spans.append((f"  {about}", "dim"))
-    return tuple(spans)
+    return (f"  {fit(keys, cells)}", "key"), (name, "strong"), (f"  {about}", "dim")
 
 
 def _whole(row: Line, width: int) -> list[Line]:

@@ -214,8 +214,8 @@ def log(pieces: Sequence[str], height: int, back: int) -> tuple[list[Line], int]
 def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     """Our jobs below their heading, and where there is room the end of the log of the running job."""
     snapshot = app_state.box
-    if not snapshot.jobs or height < 2:
-        return [title("your jobs", width, "none")][:height]
+    if not snapshot.jobs:
+        return [title("your jobs", width, "none")]
     jobs, tail = _in_panel(snapshot), _tail(snapshot)
     room = height - 1
     hidden = len(snapshot.jobs) - min(len(jobs), room)
