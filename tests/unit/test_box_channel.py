@@ -197,9 +197,11 @@ def test_a_box_that_asks_says_so_and_is_connected_to_when_it_was_answered(
         channels.stop()
 
 
-def test_it_is_asked_by_ssh_with_the_terminal_and_without_a_batch_mode(channels: Channels) -> None:
+def test_it_is_asked_by_ssh_with_the_terminal_and_without_a_batch_mode(
+    channels: Channels, tmp_path: Path
+) -> None:
     argv = channels.asking("box")
-    assert argv[0] == "ssh" and argv[-3:] == ("--", "box", "true")
+    assert argv[0] == str(tmp_path / "bin" / "ssh") and argv[-3:] == ("--", "box", "true")
     assert not any("BatchMode" in word for word in argv)
 
 
