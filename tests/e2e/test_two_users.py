@@ -2159,6 +2159,38 @@ def test_settings_that_another_user_can_change_start_nothing_of_his(box: Box, us
             subprocess.run(["gpasswd", "-d", *members], capture_output=True, check=True)
 
 
+PLANTED = ("pbcopy", "wl-copy", "xclip", "xsel", "tmux", "ssh", "scontrol", "squeue", "xpu-smi", "hl-smi")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("export", "--copy", "--as", "sh", "--gpus", "0", "--", "python", "x.py"),
+        ("ls", "--hosts", "far"),
+        ("doctor",),
+        ("ls", "--slurm"),
+    ],
+    ids=" ".join,
+)
+def test_no_program_runs_that_another_user_could_have_put_in_path(
+    box: Box, users: Users, words: tuple[str, ...]
+) -> None:
+    """Bob's folder is the first one of Ana's PATH."""
+    bins, ran = box.folder / "bins", box.folder / "ran"
+
+    def plant() -> int:
+        bins.mkdir()
+        for name in PLANTED:
+            (bins / name).write_text(f"#!/bin/sh\n: > {ran}\n")
+            (bins / name).chmod(0o755)
+        return 0
+
+    assert box.fork(plant, users.bob).end() == 0
+    path = f"{bins}:{os.environ['PATH']}"
+    box.call(*words, uid=users.ana, PATH=path, DISPLAY=":0", WAYLAND_DISPLAY="x", TMUX="x")
+    assert not ran.exists()
+
+
 def test_no_answer_is_read_from_a_folder_that_another_user_can_exchange(box: Box, users: Users) -> None:
     """A folder of temporary files in which all can write, but not only their own (TMPDIR=/scratch)."""
     scratch, go = box.folder / "scratch", box.folder / "go"

@@ -6,11 +6,15 @@ This tries a few hostile files for each; `python -m fuzz --bounds` tries all of 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
+import select
 import signal
+import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,6 +27,11 @@ from gputui.launching.host_environment import ThisHost
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.read_intent import read_intent
 from gputui.launching.training_words import training_of
+from gputui.system import files
+from gputui.system.files import open_given
+
+TIOCGPTN, TIOCSPTLCK = 0x80045430, 0x40045431
+"""Requests of asm-generic/ioctls.h: the number of a terminal's other side, and whether it is locked."""
 
 WORST = (
     ("YAML of accelerate", "YAML: merges of merges", 617),
@@ -127,6 +136,27 @@ def test_what_is_read_is_not_said(tmp_path: Path) -> None:
 def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.sh")
     assert "not a regular file" in _warnings(tmp_path / "x.sh", "bash", "@")
+
+
+@pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="no O_PATH")
+@pytest.mark.parametrize("reader", [lambda file: beginning(file, 1), open_given])
+def test_a_device_to_which_a_link_leads_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: Callable[[str], object]
+) -> None:
+    """Opening has effects: here, the other side of a terminal sees that its first reader has gone."""
+    monkeypatch.setattr(files, "who_can_change", lambda _file: "another user owns")
+    other_side = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY)
+    try:
+        number = struct.unpack("i", fcntl.ioctl(other_side, TIOCGPTN, bytes(4)))[0]
+        fcntl.ioctl(other_side, TIOCSPTLCK, bytes(4))
+        (tmp_path / "link").symlink_to(f"/dev/pts/{number}")
+        with pytest.raises(OSError, match="not a regular file"):
+            reader(str(tmp_path / "link"))
+        watch = select.poll()
+        watch.register(other_side, select.POLLHUP)
+        assert watch.poll(0) == []
+    finally:
+        os.close(other_side)
 
 
 def test_a_plan_says_which_file_it_has_not_read(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -15,11 +16,12 @@ import pytest
 
 from gputui.choosing.verdict import verdicts
 from gputui.cli.ls_text import document_text
+from gputui.inventory.formatting import MIB
 from gputui.sources.hosts import channel, left_behind, session
 from gputui.sources.hosts.calls import AT_ONCE, ask, of_each
 from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.sources.hosts.remote_script import MARK
-from gputui.sources.hosts.session import Session
+from gputui.sources.hosts.session import Answer, Session
 from gputui.sources.hosts.ssh import Way, trouble_of
 from unit.builders import box, gpu
 from unit.jobs_support import until
@@ -102,6 +104,60 @@ def test_an_ssh_that_does_not_end_is_ended_and_has_no_status(
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
+class _Sends:
+    """A connection that brings these bytes in pieces, and then ends."""
+
+    mode = "run"
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def receive(self, _seconds: float) -> bytes | None:
+        self._at += 64 * 1024
+        return self._data[self._at - 64 * 1024 : self._at] or None
+
+    def close(self) -> None:
+        """It has ended."""
+
+    def answer(self) -> Answer:
+        return Answer("large", 0, b"", "", None)
+
+
+@pytest.mark.parametrize("junk", [
+    '{"": 777}', "[777]", '"' + "x" * 1000 + '"', '"\N{PILE OF POO}' + "x" * 1000 + '"', '"\N{PILE OF POO}"',
+])  # fmt: skip
+def test_a_followed_box_costs_little_memory_whatever_it_sends(
+    monkeypatch: pytest.MonkeyPatch, junk: str
+) -> None:
+    """It could cost the screen 80 MiB, and each of twenty boxes as much."""
+    snapshot = box(gpu(0))
+    text = document_text(snapshot, verdicts(snapshot))
+    known = set()
+    for size in (MIB // 8, MIB // 4, MIB // 2, MIB, 2 * MIB - 20_000, 16 * MIB):
+        many = ",".join([junk] * (size // len(f"{junk},".encode())))
+        sends = _Sends(f'{text.rstrip()[:-1]}, "junk": [{many}]}}\n'.encode() * 2)
+        monkeypatch.setattr(channel, "connect", lambda *_words, sends=sends, **_options: sends)
+        followed = channel.Channel("large", Way(1), 1.0)
+        tracemalloc.start()
+        try:
+            known.add(followed._connected())
+            assert known >= {followed.state.reading is not None}
+            assert tracemalloc.get_traced_memory()[1] < 18 * MIB
+        finally:
+            tracemalloc.stop()
+    assert known == {True, False}
+
+
+@pytest.mark.parametrize("then", ["exec cat /dev/zero >&2", "cat /dev/zero >&2 & exit 3"])
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_box_that_writes_messages_without_end_is_given_up(ssh: Ssh, runs: bool, then: str) -> None:
+    """It kept a call for as long as a driver may take to start; or for ever, where ssh had ended."""
+    ssh(f"echo '{MARK} there'; {f'echo {MARK!r} run' * runs}\n{then}")
+    answer = in_time(lambda: ask("box", ["ls"], Way(1), patience=600.0))
+    kind = answer.trouble.kind if answer.trouble is not None else None
+    assert (answer.status == 3 or kind == "failed") and len(answer.said) < 64 * 1024
+
+
 _SLEEPS = """
 import os, signal, subprocess
 from gputui.sources.hosts import left_behind
@@ -141,9 +197,11 @@ def test_a_box_that_asks_says_so_and_is_connected_to_when_it_was_answered(
         channels.stop()
 
 
-def test_it_is_asked_by_ssh_with_the_terminal_and_without_a_batch_mode(channels: Channels) -> None:
+def test_it_is_asked_by_ssh_with_the_terminal_and_without_a_batch_mode(
+    channels: Channels, tmp_path: Path
+) -> None:
     argv = channels.asking("box")
-    assert argv[0] == "ssh" and argv[-3:] == ("--", "box", "true")
+    assert argv[0] == str(tmp_path / "bin" / "ssh") and argv[-3:] == ("--", "box", "true")
     assert not any("BatchMode" in word for word in argv)
 
 
@@ -213,7 +271,7 @@ def test_a_login_that_prints_many_lines_is_given_up_as_one_that_prints_a_long_li
     assert "prints too much" in str(in_time(lambda: ask("box", ["ls"], Way(1))).error)
 
 
-@pytest.mark.parametrize(("most", "trouble"), [(12, None), (11, "its output is too long")])
+@pytest.mark.parametrize(("most", "trouble"), [(12, None), (11, "its answer is too long")])
 def test_an_answer_has_at_most_the_bytes_that_are_asked_for(ssh: Ssh, most: int, trouble: str | None) -> None:
     ssh(f"echo '{MARK} there'; echo '{MARK} run'; echo 12345678901; exit 0")
     answer = in_time(lambda: ask("box", ("ls",), Way(30), most=most))

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from gputui.allocating.claims import files, folder
+from gputui.allocating.claims import files, folder, read
 from gputui.allocating.claims.files import MOST_FILES, MOST_READ, listed, new_token, seen
 from gputui.allocating.claims.lease import TakenError, take
 from gputui.allocating.claims.read import ANNOUNCED, claims
@@ -444,6 +444,25 @@ def test_what_costs_much_to_list_is_listed_once_in_a_while(
     now[0] += 1e12
     listings.clear()
     assert not waiters(box.environ) and len(listings) == 2
+
+
+def test_a_call_reads_the_claims_of_a_crowd_once_and_a_screen_at_each_reading(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`pick` reads twice, and took more than three times as long beside records that are slow to read."""
+    source = WithClaims(SimulatedSource(BOXES["idle"]), box.environ)
+    key = source.read().devices[0].key
+    write_record(box.make_folder() / record_name(key), b"{}")
+    monkeypatch.setattr(files, "_CHEAP", 0.0)
+    monkeypatch.setattr(files, "_WORTH", 1e9)
+    now, real, opened = [0.0], read.held_file, list[str]()
+    monkeypatch.setattr(files.time, "monotonic", lambda: now[0])
+    files.forget_what_was_seen()
+    monkeypatch.setattr(read, "held_file", lambda path, *of: opened.append(path) or real(path, *of))
+    for moment, times in ((10.0, 1), (10.1, 1), (11.0, 2)):
+        now[0] = moment
+        source.read()
+        assert len(opened) == times
 
 
 def _looked(box: Box) -> tuple[Claim, ...]:

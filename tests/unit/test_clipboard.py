@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,12 +59,12 @@ EVERYTHING = {"WAYLAND_DISPLAY": "wayland-0", "DISPLAY": ":0", "TMUX": "/tmp/tmu
 @pytest.mark.parametrize(
     ("environ", "order"),
     [
-        (EVERYTHING, ["pbcopy", "wl-copy", "xclip", "xsel", "tmux"]),
-        ({"DISPLAY": ":0"}, ["pbcopy", "xclip", "xsel"]),
-        ({"WAYLAND_DISPLAY": "wayland-0"}, ["pbcopy", "wl-copy"]),
-        ({"TMUX": "/tmp/tmux,1,0"}, ["pbcopy", "tmux"]),
-        ({}, ["pbcopy"]),
-        ({"DISPLAY": "", "WAYLAND_DISPLAY": "", "TMUX": ""}, ["pbcopy"]),
+        (EVERYTHING, ["wl-copy", "xclip", "xsel", "tmux"]),
+        ({"DISPLAY": ":0"}, ["xclip", "xsel"]),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, ["wl-copy"]),
+        ({"TMUX": "/tmp/tmux,1,0"}, ["tmux"]),
+        ({}, []),
+        ({"DISPLAY": "", "WAYLAND_DISPLAY": "", "TMUX": ""}, []),
         ({**EVERYTHING, "SSH_TTY": "/dev/pts/1"}, ["tmux"]),
         ({**EVERYTHING, "SSH_CONNECTION": "192.0.2.1 5 192.0.2.2 22"}, ["tmux"]),
         ({"DISPLAY": "localhost:10.0", "SSH_TTY": "/dev/pts/1"}, []),
@@ -72,6 +73,12 @@ EVERYTHING = {"WAYLAND_DISPLAY": "wayland-0", "DISPLAY": ":0", "TMUX": "/tmp/tmu
 def test_the_ladder_of_tools(desk: Desk, environ: dict[str, str], order: list[str]) -> None:
     desk.install(*ALL)
     assert [name for name, _ in tools(desk.environ(**environ))] == order
+
+
+def test_pbcopy_is_of_macos_alone(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.install(*ALL)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert next(tools(desk.environ())) == ("pbcopy", [str(desk.folder / "pbcopy")])
 
 
 def test_a_tool_that_is_not_installed_is_not_tried(desk: Desk) -> None:

@@ -22,7 +22,8 @@ from gputui.inventory import matrix_text
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.document import to_document
-from gputui.inventory.document_reader import MOST_BYTES, DocumentError, from_document, from_json
+from gputui.inventory.document_reader import DocumentError, from_document, from_json
+from gputui.inventory.others_files import MOST_JSON
 from gputui.inventory.process import ANOTHER_NAMESPACE
 from gputui.inventory.snapshot import Host, HostLoad, Snapshot
 from gputui.inventory.topology import Locality, Nic, Topology
@@ -683,7 +684,7 @@ def test_a_time_that_could_not_be_written_again_is_refused(moment: str) -> None:
 
 def test_a_file_too_large_to_be_a_recording_is_refused_unread() -> None:
     with pytest.raises(DocumentError, match="bytes"):
-        from_json(b" " * (MOST_BYTES + 1))
+        from_json(b" " * (MOST_JSON + 1))
 
 
 def test_a_complaint_does_not_repeat_a_whole_book() -> None:

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from gputui.system import trust
-from gputui.system.trust import who_can_change
+from gputui.system.trust import program, who_can_change
 
 OTHER = 54321
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of another user")
@@ -49,6 +49,25 @@ def test_whoever_can_write_to_a_file_or_a_folder_before_it_can_change_it(
     assert repr(str(places[place])) in str(who_can_change(str(file.parent / "not" / "there"))) or (
         place == "file"
     )
+
+
+def test_the_first_program_that_no_other_user_can_change_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [tmp_path / name for name in ("here", "open", "own", "later")]
+    for folder in folders:
+        folder.mkdir()
+        folder.chmod(0o755)
+        (folder / "tool").write_text("#!/bin/sh\n")
+        (folder / "tool").chmod(0o755)
+    (tmp_path / "open").chmod(0o777)
+    monkeypatch.chdir(tmp_path / "here")
+    path = ":".join((".", "", "../here", *map(str, folders[1:])))
+    assert program("tool", path) == str(tmp_path / "own" / "tool")
+    (tmp_path / "own" / "tool").chmod(0o777)
+    (tmp_path / "later" / "tool").chmod(0o644)
+    assert program("tool", path) is None
+    assert program(f"{tmp_path}/own/tool", path) == f"{tmp_path}/own/tool", "the user has named it"
 
 
 @as_root

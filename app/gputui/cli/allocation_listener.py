@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -94,14 +93,15 @@ def _start_unattended(argv: Sequence[str]) -> None:
     from pathlib import Path
 
     from gputui.system.environment import given_environment
+    from gputui.system.trust import program
 
-    program = shutil.which(argv[0])
-    if program is None:
+    place = program(argv[0], os.environ.get("PATH"))
+    if place is None:
         warn(f"the command of wait.notify cannot be started: {argv[0]}")
         return
     try:
         subprocess.run(
-            ["/bin/sh", "-c", '"$@" &', "sh", str(Path(program).absolute()), *argv[1:]],
+            ["/bin/sh", "-c", '"$@" &', "sh", str(Path(place).absolute()), *argv[1:]],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

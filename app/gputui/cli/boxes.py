@@ -36,13 +36,13 @@ from gputui.cli.hosts_options import boxes_of, way, without_options
 from gputui.cli.ls_follow import INTERVAL, Lines
 from gputui.cli.ls_text import coloured, table
 from gputui.inventory.document import to_document
-from gputui.inventory.document_reader import MOST_BYTES
+from gputui.inventory.document_reader import MOST_READING
 from gputui.inventory.formatting import MIB, printable
 from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.link import is_link, strength
 from gputui.inventory.text_table import cut
 from gputui.inventory.typed_json import SCHEMA, Json, Record, check, iso, loads_of_others, whole, within
-from gputui.sources.hosts.calls import ask, of_each
+from gputui.sources.hosts.calls import MOST_ANSWER, ask, of_each
 from gputui.sources.hosts.channel import BoxState, Channels
 from gputui.sources.hosts.reading import Reading, read, unreadable
 from gputui.sources.hosts.session import MOST_REASON, Answer
@@ -58,7 +58,7 @@ _LINE = 100
 
 
 def answers(
-    boxes: Sequence[str], words: Sequence[str], views: bool = False, most: int = MOST_BYTES
+    boxes: Sequence[str], words: Sequence[str], views: bool = False, most: int = MOST_ANSWER
 ) -> list[Answer]:
     """The answer of each box, of at most `most` bytes, to a call of gputui with these arguments. Raises
     WrongCallError for words that cannot be sent."""
@@ -103,7 +103,7 @@ def call_on_boxes(args: Call) -> int:
     """Run a subcommand that prints a table, or a document with `--json`, on each box."""
     own = without_options(args.words, "--hosts")
     call = [args.subcommand, *own, *(("--", *args.argv) if args.argv else ())]
-    told, most = (_document, MOST_BYTES) if args.json else (_lines, _MOST_TEXT)
+    told, most = (_document, MOST_ANSWER) if args.json else (_lines, _MOST_TEXT)
     found = answers(boxes_of(args), call, most=most)
     return _merged([_Told(each.alias, each.error) if each.error else told(each) for each in found], args.json)
 
@@ -134,7 +134,7 @@ def list_boxes(args: Call) -> int:
     if args.follow:
         return _follow(boxes_of(args), rules, args.interval or INTERVAL)
     words = ("ls", "--json", *(("--details",) if args.details else ()))
-    found = map(_reading, answers(boxes_of(args), words, views=True))
+    found = map(_reading, answers(boxes_of(args), words, True, MOST_READING))
     told = own if args.json else _table
     boxes = [_Told(each.alias, each.error, told(each, rules, args.details)) for each in found]
     return _merged(boxes, args.json)

@@ -18,6 +18,7 @@ from gputui.allocating.claims.files import listed
 from gputui.allocating.claims.read import claims
 from gputui.allocating.errors import RequestError
 from gputui.allocating.queue import waiters
+from gputui.system.trust import program
 
 _FIRST_USER, _NOBODY = 1000, 65534
 """The range of the user ids of people (login.defs(5))."""
@@ -81,11 +82,19 @@ def _make(user: _User) -> None:
         # Another user may have created this while the parent folder was writable; mount would follow a link.
         user.place.unlink(missing_ok=True)
     user.place.mkdir(mode=0o755, exist_ok=True)
-    words = ["mount", "-t", "tmpfs", "-o", user.options, "gputui", str(user.place)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    words = ["-t", "tmpfs", "-o", user.options, "gputui", str(user.place)]
+    done = _run("mount", *words)
     if done.returncode:
         user.place.rmdir()
-        raise RequestError(f"{' '.join(words)}: {done.stderr.strip()}")
+        raise RequestError(f"mount {' '.join(words)}: {done.stderr.strip()}")
+
+
+def _run(name: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of the system. Raises RequestError where there is none."""
+    place = program(name, os.environ.get("PATH"))
+    if place is None:
+        raise RequestError(f"PATH has no {name!r} that no other user can change")
+    return subprocess.run((place, *words), capture_output=True, text=True, check=False)
 
 
 def _remove_if_left(place: Path) -> None:
@@ -95,7 +104,7 @@ def _remove_if_left(place: Path) -> None:
     except KeyError:
         # umount(8) would follow a link.
         mounted = os.path.ismount(place)
-        if mounted and not subprocess.run(["umount", place], capture_output=True, check=False).returncode:
+        if mounted and not _run("umount", str(place)).returncode:
             place.rmdir()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,6 +26,7 @@ from gputui.system.environment import Environ
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.root import HERE
 from gputui.system.terminal_abilities import ascii_only, can_draw, coloured, is_terminal
+from gputui.system.trust import program
 from gputui.system.users import own_name
 from gputui.vendors.registry import vendor_of
 
@@ -194,9 +194,14 @@ def _confinement(snapshot: Snapshot | None, environ: Environ) -> Finding:
 
 
 def _ssh(environ: Environ, own: Settings) -> Finding:
-    found = shutil.which("ssh", path=environ.get("PATH"))
+    found = program("ssh", environ.get("PATH"))
     if found is None:
-        return Finding("ssh", False, "no `ssh` on PATH", "install the OpenSSH client, for --hosts and --on")
+        return Finding(
+            "ssh",
+            False,
+            "PATH has no `ssh` that no other user can change",
+            "install the OpenSSH client, for --hosts and --on",
+        )
     boxes = ", ".join(own.hosts.boxes)
     told = (
         f"{found}; boxes: {boxes} (`gputui ls --hosts all` queries them)"
@@ -218,12 +223,11 @@ def _clipboard(environ: Environ) -> Finding:
 def _notification(environ: Environ, own: Settings) -> Finding:
     if not own.notify:
         return Finding("notification", True, "through the terminal; the setting `notify` adds a command")
-    program = own.notify[0]
-    if shutil.which(program, path=environ.get("PATH")) is None:
-        return Finding(
-            "notification", False, f"no program {program!r}", "install it, or change [wait] notify"
-        )
-    return Finding("notification", True, f"with {program}")
+    name = own.notify[0]
+    if program(name, environ.get("PATH")) is None:
+        why = f"no program {name!r} that no other user can change"
+        return Finding("notification", False, why, "install it, or change [wait] notify")
+    return Finding("notification", True, f"with {name}")
 
 
 def _terminal(environ: Environ) -> Finding:

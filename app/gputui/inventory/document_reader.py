@@ -20,8 +20,11 @@ from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.typed_json import DocumentError, Json
 from gputui.inventory.waiter import Waiter
 
-MOST_BYTES = 32 * MIB
-"""The most bytes that another box may answer; a reading of 72 busy devices has 200 KiB."""
+MOST_READING = 2 * MIB
+"""The most bytes of a reading of another box; one of 72 busy devices has 200 KiB."""
+MOST_VALUES = 70_000
+"""The most values of such a reading, of which 108 bytes each are kept at worst; 72 busy devices with all
+matrices have 35,000, and 5,000 processes 50,000."""
 MOST_DEVICES = 1024
 
 _WITHOUT_REFERENCES = 2

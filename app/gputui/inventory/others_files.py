@@ -12,7 +12,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -31,6 +31,9 @@ _MOST_DIGITS = 400
 
 _MOST_VALUES = 250_000
 """The most values of a JSON document: at 232 bytes for the smallest object they stay below 64 MiB."""
+
+
+_AT_ONCE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
 class NotReadError(ValueError):
@@ -82,17 +85,34 @@ def beginning(path: str | os.PathLike[str], most: int, start: int = 0) -> tuple[
 
     Raises OSError (also for anything but a regular file), and ValueError for a path with a NUL.
     """
-    # Without waiting if it is a pipe: its type is checked on the opened descriptor.
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    handle = open_checked(path, _regular)
     try:
         facts = os.fstat(handle)
-        if not stat.S_ISREG(facts.st_mode):
-            raise OSError(None, "not a regular file")
         # A large buffer takes longer than the file in it. (The kernel's own files have no size.)
         found = os.pread(handle, min(most, facts.st_size or most) + 1, start)
     finally:
         os.close(handle)
     return found[:most], len(found) <= most
+
+
+def open_checked(path: str | os.PathLike[str], check: Callable[[os.stat_result], None]) -> int:
+    """Open a file for reading, without waiting, once `check` has accepted its facts. Raises OSError.
+
+    To open a pipe or a device, to which a link of another user may lead, has effects: it lets a writer go on,
+    starts a watchdog, rewinds a tape. Without O_PATH (macOS) it is opened before the check.
+    """
+    place = os.open(path, getattr(os, "O_PATH", _AT_ONCE) | os.O_CLOEXEC)
+    try:
+        check(os.fstat(place))
+        # Not by its path, which may lead elsewhere by now.
+        return os.open(f"/proc/self/fd/{place}", _AT_ONCE) if hasattr(os, "O_PATH") else os.dup(place)
+    finally:
+        os.close(place)
+
+
+def _regular(facts: os.stat_result) -> None:
+    if not stat.S_ISREG(facts.st_mode):
+        raise OSError(None, "not a regular file")
 
 
 def text_beginning(path: str, most: int) -> tuple[str, bool]:

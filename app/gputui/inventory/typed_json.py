@@ -87,20 +87,22 @@ def loads(data: bytes | str) -> Any:
         raise DocumentError(f"not JSON: {error}") from None
 
 
-_MOST_OF_OTHERS = 1_000_000
-"""Values: 5,000 processes on each of eight devices take 400,000."""
+_MOST_OF_OTHERS, _LARGEST_OF_OTHERS = 100_000, 8 * 1024 * 1024
+"""Values, and bytes as text: a list of 1,000 jobs has 50,000 values in 900,000 bytes."""
 
 
-def loads_of_others(data: bytes, values: int = _MOST_OF_OTHERS) -> Any:
-    """The values of a JSON document of another machine, `values` at most; its length is bounded already.
+def loads_of_others(data: bytes, values: int = _MOST_OF_OTHERS, most: int = _LARGEST_OF_OTHERS) -> Any:
+    """The values of a JSON document of another machine: `values` at most, of `most` bytes as text.
 
     Without a limit on their number, 32 MiB of "[]," take 850 MiB, and eleven seconds in which the screen
     answers no key. Raises DocumentError.
     """
-    from gputui.inventory.others_files import parse_json
+    from gputui.inventory.others_files import NotReadError, parse_json
 
     try:
-        return parse_json(data, 4 * len(data), values)
+        return parse_json(data, most, values)
+    except NotReadError as error:
+        raise DocumentError(str(error)) from None
     except ValueError as error:
         # (Its line is counted within this document, which may be a line itself.)
         raise DocumentError(f"not JSON: {getattr(error, 'msg', error)}") from None

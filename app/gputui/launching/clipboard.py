@@ -10,12 +10,13 @@ from __future__ import annotations
 import base64
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from shutil import which
 
 from gputui.inventory.light_dataclasses import frozen
 from gputui.system.environment import Environ
+from gputui.system.trust import program
 
 _PATIENCE = 2.0
 """Timeout of a tool in seconds; xclip on a dead X server never answers."""
@@ -55,17 +56,15 @@ def copy(text: str, environ: Environ, write: Callable[[str], None] | None = None
 def tools(environ: Environ) -> Iterator[tuple[str, list[str]]]:
     """Yield the tools to try in this environment, in order, as (name, argv)."""
     remote = "SSH_TTY" in environ or "SSH_CONNECTION" in environ
-    if not remote:
-        for name, argv, needs in (
-            ("pbcopy", ["pbcopy"], None),
-            ("wl-copy", ["wl-copy"], "WAYLAND_DISPLAY"),
-            ("xclip", ["xclip", "-selection", "clipboard"], "DISPLAY"),
-            ("xsel", ["xsel", "--clipboard", "--input"], "DISPLAY"),
-        ):
-            if (needs is None or environ.get(needs)) and which(name, path=environ.get("PATH")):
-                yield name, argv
-    if environ.get("TMUX") and which("tmux", path=environ.get("PATH")):
-        yield "tmux", ["tmux", "load-buffer", "-w", "-"]
+    for name, words, wanted in (
+        ("pbcopy", (), not remote and sys.platform == "darwin"),
+        ("wl-copy", (), not remote and environ.get("WAYLAND_DISPLAY")),
+        ("xclip", ("-selection", "clipboard"), not remote and environ.get("DISPLAY")),
+        ("xsel", ("--clipboard", "--input"), not remote and environ.get("DISPLAY")),
+        ("tmux", ("load-buffer", "-w", "-"), environ.get("TMUX")),
+    ):
+        if wanted and (place := program(name, environ.get("PATH"))) is not None:
+            yield name, [place, *words]
 
 
 def _fed(argv: list[str], text: str, environ: Environ) -> bool:

@@ -32,6 +32,7 @@ from gputui.sources.source import Clock, NoSourceError, Want
 from gputui.system.files import open_given
 
 _MOST_ROW = 1 << 20
+_MOST_VALUES = 1_000_000
 """The most bytes of a device's line in a CSV file."""
 
 
@@ -154,7 +155,7 @@ class RecordedSource:
 def _documents(first: Collection[bytes], stream: BinaryIO) -> Iterator[Any]:
     """Yield the documents, one a line. Raise DocumentError."""
     for line in chain(first, _lines(stream, MOST_JSON)):
-        yield loads_of_others(line)
+        yield loads_of_others(line, _MOST_VALUES, 4 * MOST_JSON)
 
 
 def _lines(stream: BinaryIO, most: int) -> Iterator[bytes]:

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from gputui.inventory.others_files import open_checked
 from gputui.system.environment import Environ
 from gputui.system.trust import ACCESS_LIST, MOST_LINKS, how_changed, is_trusted, who_can_change
 
@@ -239,10 +240,12 @@ def open_given(file: str) -> BinaryIO:
     A pipe to which nobody writes has ended: to wait for a writer could have no end. So could a pipe that
     another user has open for writing, or a terminal to which their link leads.
     """
-    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(handle).st_mode) and (reason := who_can_change(file)):
-        os.close(handle)
-        raise NotPrivateError(f"{reason}, and it is not a regular file")
+
+    def refuse_another_s(facts: os.stat_result) -> None:
+        if not stat.S_ISREG(facts.st_mode) and (reason := who_can_change(file)):
+            raise NotPrivateError(f"{reason}, and it is not a regular file")
+
+    handle = open_checked(file, refuse_another_s)
     os.set_blocking(handle, True)
     return os.fdopen(handle, "rb")
 

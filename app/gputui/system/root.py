@@ -155,17 +155,15 @@ class Root:
             return None
 
     def program(self, name: str) -> str | None:
-        """Return the path of a vendor's program: for a folder, only from its `bin`, and only where no other
-        user could have put it there."""
-        if self.here:
-            import shutil
+        """Return the path of a program that no other user could have put there: for a folder, one from its
+        `bin`."""
+        from gputui.system.trust import program, who_can_change
 
-            return shutil.which(name)
+        if self.here:
+            return program(name, os.environ.get("PATH"))
         where = self._inside(f"/bin/{name}")
         if where is None or not os.access(where, os.X_OK):
             return None
-        from gputui.system.trust import who_can_change
-
         return where if who_can_change(where) is None else None
 
     def _inside(self, path: str) -> str | None:

@@ -56,6 +56,22 @@ def who_can_change(path: str) -> str | None:
     return None
 
 
+def program(name: str, path: str | None) -> str | None:
+    """Return the place of a program that gputui itself starts, None where there is none.
+
+    It is the first one in the folders of `path` (PATH) that no other user could have put there. A relative
+    folder is skipped: what is in it depends on where gputui was started. A `name` with a slash is a place
+    that the user has named.
+    """
+    import shutil
+
+    if "/" in name:
+        return shutil.which(name)
+    folders = (os.defpath if path is None else path).split(os.pathsep)
+    found = (shutil.which(name, path=folder) for folder in folders if folder.startswith("/"))
+    return next((place for place in found if place and who_can_change(place) is None), None)
+
+
 def how_changed(facts: os.stat_result, place: str | int, above: bool = False) -> str | None:
     """Return the same for a single file or folder, by its path or descriptor, which the caller adds to the
     sentence.

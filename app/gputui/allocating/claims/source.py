@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,15 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Source, Want
 
 if TYPE_CHECKING:
+    from gputui.allocating.claims.files import Found
     from gputui.allocating.claims.processes import ClaimProcesses
     from gputui.inventory.claim import Claim
     from gputui.system.environment import Environ
+
+
+_VALID = 0.5
+"""Seconds for which claims are not read again while a listing is valid: less than a screen waits between two
+readings, so that it shows the end of a claim at once."""
 
 
 class WithClaims:
@@ -22,6 +29,10 @@ class WithClaims:
     def __init__(self, source: Source, environ: Environ) -> None:
         self.label = source.label
         self._source, self._environ = source, environ
+        self._records: list[Found] = []
+        self._keys = frozenset[str]()
+        self._until = 0.0
+        self._read: tuple[tuple[Claim, ...], tuple[str, ...]] = (), ()
         self._found: tuple[Claim, ...] = ()
         self._marked: tuple[Claim, ...] = ()
         self._processes: ClaimProcesses | None = None
@@ -44,10 +55,16 @@ class WithClaims:
         names = seen(self._environ, snapshot.by_key)
         if not any((*names[:3], *names.problems)):
             return snapshot
-        # Imported here: on most boxes nobody has ever claimed anything.
-        from gputui.allocating.claims.read import claims
+        # Where listing is expensive, so is reading, and a call reads twice.
+        same = names.records is self._records and snapshot.by_key.keys() == self._keys
+        if not same or time.monotonic() >= self._until:
+            # Imported here: on most boxes nobody has ever claimed anything.
+            from gputui.allocating.claims.read import claims
 
-        found, odd = claims(self._environ, snapshot.by_key, names)
+            self._read = claims(self._environ, snapshot.by_key, names)
+            self._records, self._keys = names.records, frozenset(snapshot.by_key)
+            self._until = time.monotonic() + _VALID
+        found, odd = self._read
         if found != self._found:
             from gputui.allocating.claims.own_lease import own_lease
 

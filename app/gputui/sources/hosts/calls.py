@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from gputui.inventory.document_reader import MOST_BYTES
-from gputui.sources.hosts.session import LOOK, Answer, Session, UnwantedError
+from gputui.inventory.formatting import MIB
+from gputui.sources.hosts.session import LOOK, MOST_MESSAGES, Answer, Session, UnwantedError
 from gputui.sources.hosts.ssh import Trouble, Way
 from gputui.system.ending_signals import noted_interrupts
 
@@ -24,6 +24,8 @@ long.
 
 A login that hangs is given up earlier (`session.LOGIN_WITHIN`).
 """
+MOST_ANSWER = 4 * MIB
+"""The most bytes of an answer: a job in the list of a box has 900."""
 _SLOTS = threading.BoundedSemaphore(AT_ONCE)
 
 
@@ -52,7 +54,7 @@ def ask(
     patience: float = PATIENCE,
     apart: bool = False,
     unwanted: threading.Event | None = None,
-    most: int = MOST_BYTES,
+    most: int = MOST_ANSWER,
 ) -> Answer:
     """Return the answer of one box; it includes any failure of the connection, and more than `most` bytes.
 
@@ -65,7 +67,7 @@ def ask(
 
     def asked(own: bool) -> Answer:
         try:
-            session = connect(alias, words, way, unwanted, own=own, **options)
+            session = connect(alias, words, way, unwanted, own=own, most_messages=MOST_MESSAGES, **options)
         except OSError as error:
             return cannot_start(alias, error)
         return _heard(session, time.monotonic() + way.timeout + patience, most)
@@ -88,7 +90,7 @@ def _heard(session: Session, deadline: float, most: int) -> Answer:
             break
         out += data
         if len(out) > most:
-            trouble = Trouble("failed", "its output is too long")
+            trouble = Trouble("failed", "its answer is too long")
         elif time.monotonic() >= deadline:
             trouble = Trouble("unreachable", "gputui there does not answer in time")
     session.close() if trouble else session.finish()

@@ -8,13 +8,13 @@ import time
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from gputui.inventory.document_reader import MOST_BYTES
+from gputui.inventory.document_reader import MOST_READING
 from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.hosts.calls import cannot_start, connect
 from gputui.sources.hosts.reading import Reading, read
 from gputui.sources.hosts.remote_script import Mode
-from gputui.sources.hosts.session import Session, UnwantedError
+from gputui.sources.hosts.session import MOST_MESSAGES, Session, UnwantedError
 from gputui.sources.hosts.ssh import TroubleKind, Way, ssh_argv
 
 State = Literal["connecting", "live", "stale", "dead"]
@@ -188,7 +188,7 @@ class Channel(Asker):
         try:
             session = connect(
                 self.alias, words, self._way, self._stopped,
-                follows=True, views=True, apart=True, own=self._own,
+                follows=True, views=True, apart=True, own=self._own, most_messages=MOST_MESSAGES,
             )  # fmt: skip
         except UnwantedError:
             return False
@@ -250,8 +250,8 @@ class Channel(Asker):
             whole = bytes(buffer[: max(0, end)])
             if end >= 0:
                 del buffer[: end + len(ends)]
-            if len(buffer) > MOST_BYTES:
-                return came, "its output is too long"
+            if len(buffer) > MOST_READING:
+                return came, "its answer is too long"
             if end >= 0:
                 # Of several lines that arrive before anybody looks, only the last one counts.
                 text = whole.rpartition(ends)[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from gputui.inventory.document_reader import from_document
+from gputui.inventory.document_reader import MOST_READING, MOST_VALUES, from_document
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.snapshot import Snapshot
@@ -42,7 +42,9 @@ def read(alias: str, text: bytes, mode: Mode | None, now: float, last: Reading |
             lines = text.decode(errors="replace").strip().splitlines()
             return Reading(alias, snapshot_of(lines, alias, now))
         # Small answers come every second from each box, and json.loads takes half the time.
-        document = json.loads(text) if len(text) <= _SMALL else loads_of_others(text)
+        document = (
+            json.loads(text) if len(text) <= _SMALL else loads_of_others(text, MOST_VALUES, 2 * MOST_READING)
+        )
         if isinstance(document, dict) and isinstance(error := document.get("error"), str):
             return Reading(alias, error=printable(error)[:MOST_REASON])
         before = (last.document, last.snapshot) if last and last.document and last.snapshot else None

@@ -24,6 +24,11 @@ _MOST_BEFORE = 64 * 1024
 """The most bytes that a login script may print before gputui does."""
 _MOST_SAID = 16 * 1024
 """The most bytes of messages that are kept: the last ones."""
+MOST_MESSAGES = 1024 * 1024
+"""The most bytes of messages of a call that starts no job: a login whose shell traces each of its commands
+writes some ten thousand."""
+_LAST_PIECES = 16
+"""The most pieces that are read when ssh has ended; a pipe holds 64 KiB."""
 _WRONG_CALL = 2
 """The exit status of gputui, and of every argparse, for a call that it does not understand."""
 _ENDS_WITHIN = 5.0
@@ -106,20 +111,23 @@ class Session:
         views: bool = False,
         apart: bool = False,
         own: bool = False,
+        most_messages: int | None = None,
         connected: Callable[[], None] | None = None,
         watch: threading.Event | None = None,
     ) -> None:
         """Start ssh. `tied`, `follows`, `views`, `own`: as in `remote_script.command`.
 
-        `apart`: in another process group, so that Ctrl-C does not reach it. `connected` is called once: when
-        the login has reached the script, when the connect timeout is over (ssh itself has given up by then),
-        or at the end. Soon after `watch` is set, `receive` closes the connection and raises UnwantedError.
+        `apart`: in another process group, so that Ctrl-C does not reach it. A box that writes more than
+        `most_messages` bytes of messages is given up. `connected` is called once: when the login has reached
+        the script, when the connect timeout is over (ssh itself has given up by then), or at the end. Soon
+        after `watch` is set, `receive` closes the connection and raises UnwantedError.
         """
         self.alias = alias
         self.own = own
         self.mode: Mode | None = None
         self.reached = False
         self._connected, self._watch = connected, watch
+        self._messages_left = most_messages
         self._connects_until = time.monotonic() + way.timeout
         # A person who is asked for a password may need time.
         self._login_until = None if way.prompts else self._connects_until + LOGIN_WITHIN
@@ -209,6 +217,10 @@ class Session:
         elif descriptor == self._err:
             self._said = (self._said + data)[-_MOST_SAID:]
             self._news = (self._news + data)[-_MOST_SAID:]
+            if self._messages_left is not None:
+                self._messages_left -= len(data)
+                if self._messages_left < 0 and self._out in self._open:
+                    self._give_up(Trouble("failed", "its messages are too long"))
         return data
 
     def _after_mark(self, data: bytes) -> bytes:
@@ -333,11 +345,11 @@ class Session:
         return self.process.returncode is not None
 
     def _rest_of_messages(self) -> None:
-        # A master that goes on in the background may keep either of them open.
-        while self._err in self._open:
+        # A master that goes on in the background may keep either of them open, and write without end.
+        for _ in range(_LAST_PIECES):
             ready = [descriptor for descriptor, _ in self._poll.poll(0)]
             found = next((each for each in (self._err, self._out) if each in ready), None)
-            if found is None:
+            if found is None or self._err not in self._open:
                 return
             self._some(found)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from typing import Literal
 
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import frozen
+from gputui.system.trust import program
 
 _ALIVE_EVERY, _ALIVE_TIMES = 5, 3
 """A connection on which nothing has arrived for 15 seconds is lost."""
@@ -46,10 +49,13 @@ def ssh_argv(
     second connection must not do: it forwards no ports, which the user's own connection has already. A
     `child` of gputui may be ended at any moment, so it must not be the master of other connections: without
     prompts it becomes none; with prompts a separate process becomes the master, so that the person's answer
-    holds for the next call.
+    holds for the next call. Raise OSError where there is no `ssh`.
     """
+    found = program("ssh", os.environ.get("PATH"))
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, "PATH has none that no other user can change")
     return (
-        "ssh",
+        found,
         *("-o", f"ConnectTimeout={way.timeout}"),
         *("-o", f"ServerAliveInterval={_ALIVE_EVERY}", "-o", f"ServerAliveCountMax={_ALIVE_TIMES}"),
         *(() if way.prompts else ("-o", "BatchMode=yes")),
