@@ -139,7 +139,7 @@ ACTIONS: tuple[Action, ...] = (
     _launch(
         "launch",
         "enter",
-        "Run the command",
+        "Run the command here",
         "checks again, closes the screen, becomes it",
         hint="run",
         also="start",
@@ -373,6 +373,7 @@ DOZEN = (
     "copy",
     "edit",
     "jobs",
+    "detach",
     "later",
     "processes",
     "topology",
