@@ -687,7 +687,7 @@ def _views(box: Snapshot, model: str, width: int) -> list[tuple[int, str]]:
         lines.append(views.where(app_state, made, found, width))
         lines += [*views.answered(made, found, width), views.table_heading(made, columns, width)]
         lines += views.rows(made, columns, width)
-        lines += views.detail(made.rows[0], made, ("starts it",), 2, width, 12)
+        lines += views.detail(made.rows[0], made, 2, width, 12)
     return [(width_of(line), "".join(text for text, _ in line)) for line in lines]
 
 

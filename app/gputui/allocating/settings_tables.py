@@ -145,11 +145,6 @@ DESCRIBED = {
 """Every setting that `gputui config` shows, by its table and key."""
 
 
-def known_settings() -> tuple[str, ...]:
-    """Every setting as "table.key"."""
-    return tuple(f"{table}.{key}" for table, record in _TABLES.items() for key in record.keys)
-
-
 def read_tables(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The values of each table, by the fields that it sets. Raises DocumentError, which names the place."""
     found = {}

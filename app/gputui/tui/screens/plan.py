@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gputui.inventory.formatting import gpus, is_digits, printable
 from gputui.inventory.light_dataclasses import replace
-from gputui.launching.compose import launcher_of, refusal
+from gputui.launching.compose import refusal
 from gputui.launching.launch_options import AUTO
 from gputui.launching.planned import FilesDifferError, Prepared, differing, prepared, write
 from gputui.launching.shell_words import command_line
@@ -173,21 +173,8 @@ class PlanScreen(ListPage):
         visible = self.window(listing, range(len(listing)), room, above=len(head))
         below = len(listing) - self.top - len(visible)
         left = height - len(head) - len(visible) - len(between)
-        detail = view_of_plan.detail(row, made, self._start_of(row), below, width, left)
+        detail = view_of_plan.detail(row, made, below, width, left)
         return [*head, *visible, *between, *detail][:height]
-
-    def _start_of(self, row: Row) -> tuple[str, ...]:
-        """The effect of Enter on a row, and notes beyond its files; or why Enter can do nothing."""
-        if row.serving is not None:
-            return ("selects its devices for the command",)
-        try:
-            made = self._prepared(row)
-        except RecipeError as error:
-            return (str(error),)
-        files = " and ".join(printable(str(path)) for path in made.texts)
-        launcher = launcher_of(made.options).name
-        first = f"puts it on the launch line: {launcher} starts it" + (f" with {files}" if files else "")
-        return first, *made.notes
 
     # Key actions
 
@@ -406,12 +393,8 @@ class PlanScreen(ListPage):
                 raise
             return prepared(recipe, replace(options, launcher=AUTO), place, app_state.host_environment)
 
-    def clicked(self, place: int) -> None:
-        """Move to a strategy at the first click, and use it at a second click."""
-        again = place == self.cursor and self._moved
-        self.go_to(place)
-        if again:
-            self.action_use()
+    def clicked_again(self) -> None:
+        self.action_use()
 
 
 def _whole(text: str) -> int:
