@@ -77,7 +77,6 @@ def parser() -> Parser:
     actions = made.add_subparsers(dest="action", metavar="ACTION", parser_class=_ActionParser)
     actions.add_parser("list", help="list the jobs, as without an action", description="List the jobs.")
     log = actions.add_parser("log", help="print a job's output", description="Print a job's output.")
-    log.add_argument("id", nargs="?", metavar="ID")
     log.add_argument("-f", "--follow", action="store_true", help="follow until the job ends")
     log.add_argument(
         "-n", "--lines", type=number_type("a number of lines"), metavar="N", help="only the last N lines"
@@ -87,19 +86,17 @@ def parser() -> Parser:
         action="store_true",
         help="print the log as a terminal would show it: one line per progress bar (at most the last MiB)",
     )
-    attach = actions.add_parser(
+    actions.add_parser(
         "attach",
         help="follow a job as if it ran in this terminal",
         description="Print a job's output until it ends, and exit with its status. Ctrl-C goes to the job.\n"
         "If the terminal or the connection ends, a running job continues, and a waiting one is stopped.",
     )
-    attach.add_argument("id", nargs="?", metavar="ID")
-    wait = actions.add_parser(
+    actions.add_parser(
         "wait",
         help="wait until a job ends",
         description="Wait until a job ends, and exit with its status: 128 + n after signal n.",
     )
-    wait.add_argument("id", nargs="?", metavar="ID")
     stop = actions.add_parser(
         "stop",
         help="stop jobs",
@@ -142,7 +139,6 @@ def parser() -> Parser:
         help="show a job's launch line, directory, devices and times",
         description="Show a job's launch line, directory, devices and times.",
     )
-    show.add_argument("id", nargs="?", metavar="ID")
     show.add_argument(
         "--command",
         action="store_true",
@@ -158,6 +154,8 @@ def parser() -> Parser:
     gone.add_argument("--force", action="store_true", help="also remove jobs of another machine or container")
     for name, action in actions.choices.items():
         action.add_argument("--demo", default=argparse.SUPPRESS, **_DEMO)
+        if name in ("log", "attach", "wait", "show"):
+            action.add_argument("id", nargs="?", metavar="ID")
         if name != "attach":
             action.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
     return made
@@ -182,20 +180,20 @@ def main(args: Call) -> int:
     jobs = stored(os.environ)
     if args.demo is not None:
         started = (job for job in jobs.jobs if demo_of(job) == args.demo)
-        jobs = replace(jobs, jobs=(*_of_demo(args), *started))
+        jobs = replace(jobs, jobs=(*_of_demo(args, ids), *started))
     if not ids and args.action not in (None, "list", "forget"):
         args.id = _unnamed(args, jobs)
     return _ACTIONS[args.action](args, jobs)
 
 
-def _of_demo(args: Call) -> tuple[Job, ...]:
+def _of_demo(args: Call, ids: Sequence[str]) -> tuple[Job, ...]:
     """Return the jobs of the simulated box itself, where they are only looked at. Raise JobError where
     another action is meant for one."""
     with opened_in_time(named_source(args.demo, None)) as source:
         found = source.read(Want(0)).jobs
     if args.action in (None, "list", "log", "show"):
         return found
-    for id in {*getattr(args, "ids", ()), getattr(args, "id", None)} & {job.id for job in found}:
+    for id in {*ids} & {job.id for job in found}:
         raise JobError(f"job {id} is only the demo's example: its log and facts can be shown")
     return ()
 

@@ -153,8 +153,7 @@ class JobsController:
         """The comparison of variants of a job's command, which is not recorded yet. Raises GputuiError."""
         from gputui.jobs.rerun import rerun_of
 
-        request = self._comparisons.typed(line, rerun_of(job).request)
-        return request, self._comparisons.made(request)
+        return self._comparisons(line, rerun_of(job).request)
 
     def compare(self, request: ExperimentRequest, made: Experiment) -> str:
         """Start a comparison as a job; return a message about it."""

@@ -8,7 +8,7 @@ from functools import partial
 
 from textual import events
 
-from gputui.inventory.formatting import counted, duration, printable
+from gputui.inventory.formatting import counted, devices_text, duration, printable
 from gputui.inventory.job import Job, JobError, place_in_list
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.log_screen import Tail
@@ -152,7 +152,7 @@ class JobsPage(ListPage):
 
 
 class JobsScreen(JobsPage):
-    """`copy_text` puts a text on the clipboard, `open_experiments` opens the experiments page over this one.
+    """`copy_text` puts a text on the clipboard.
 
     On another box than this machine (a demo, a recording) the jobs are those of its snapshot, and those that
     were started there.
@@ -168,7 +168,7 @@ class JobsScreen(JobsPage):
         shown("R", "rerun", "rerun"),
         shown("c", "clone", "clone"),
         shown("v", "compare", "compare", about="Compare variants of the job's command"),
-        shown("V", "experiments", "experiments"),
+        shown("V", "perform('experiments')", "experiments"),
         shown("x,delete", "forget", "remove", "x"),
         shown("y", "copy", "copy"),
     ]
@@ -193,12 +193,10 @@ class JobsScreen(JobsPage):
         controller: JobsController,
         environ: Environ,
         copy_text: Callable[[str], None],
-        open_experiments: Callable[[], None],
     ) -> None:
         super().__init__(view)
         self._controller, self._environ, self._copy_text = controller, environ, copy_text
         self.key = controller.looked_at
-        self._open_experiments = open_experiments
         self._stored = Stored()
         self._trouble = ""
         self._filter_of_jobs = ""
@@ -307,9 +305,6 @@ class JobsScreen(JobsPage):
                 partial(self._controller.rerun, job, found),
             )
 
-    def action_experiments(self) -> None:
-        self._open_experiments()
-
     def action_compare(self) -> None:
         """Ask what to vary in the job's command, and start the comparison as a job."""
         job = self.actionable()
@@ -342,13 +337,11 @@ class JobsScreen(JobsPage):
         """Show what the comparison runs, and start it after a yes: it takes devices for a while."""
         request, made = self._controller.comparison(job, line)
         count = request.launch.devices.count
-        devices = (
-            "without devices" if not count else f"on the best {count} free" if count > 1 else "on one GPU"
-        )
+        devices = f"on {devices_text(count)}" if count else "without devices"
         times = f", {request.repeat} times each" if request.repeat > 1 else ""
         reasons = [printable(row.label) for row in made.rows]
-        if job.started is not None and job.ended is not None:
-            each = job.ended - job.started
+        if job.began and job.ended:
+            each = job.ended - job.began
             took = f"each takes {duration(each)}, as {job.id} did"
             reasons.append(f"about {duration(each * made.runs_in_all)} in all, if {took}")
 
