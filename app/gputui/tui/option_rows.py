@@ -72,7 +72,9 @@ def _settings(app_state: AppState, confine: Confine) -> list[Row]:
     own = launcher.recognises(unwrap(options.command)[1])
     in_force = {
         "launcher": launcher.name if own else "none",
-        "recognised": "as the command says" if own else "the command runs as it is",
+        "recognised": "starts the processes; as the command says"
+        if own
+        else "the command runs as it is; space: others",
         "started": count,
         "processes": "how many to start; x: one per device",
         "confine": confine,
