@@ -22,7 +22,7 @@ from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.settings import ScreenSettings
 from gputui.checking.answer import Driver, Framework, Seen, SeenDevice
 from gputui.checking.report import Report, Variable
-from gputui.cli.screen import Comparing
+from gputui.cli.screen import comparison
 from gputui.inventory.job import Job, JobDevice
 from gputui.inventory.matrix_text import Printed, read
 from gputui.inventory.snapshot import Snapshot
@@ -290,7 +290,7 @@ async def take(picture: Picture) -> None:
     # (Of this machine the real Slurm and the real boxes would be asked.)
     label = source.label if picture.name.startswith("nodes") else ""
     app_state = AppState(environ, LaunchOptions(picture.command), label, screen=screen)
-    app = GputuiApp(app_state, sampler, mailbox, Comparing(), clock=clock)
+    app = GputuiApp(app_state, sampler, mailbox, comparison, clock=clock)
     async with app.run_test(size=picture.size) as pilot:
         main = app.screen_stack[0]
         assert isinstance(main, MainScreen)

@@ -28,7 +28,7 @@ from textual.pilot import Pilot
 
 from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings
 from gputui.choosing.rules import DEFAULT_RULES, Rules
-from gputui.cli.screen import Comparing
+from gputui.cli.screen import comparison
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.store import all_jobs
 from gputui.launching.launch_options import LaunchOptions
@@ -286,7 +286,7 @@ async def session(
     }
     written: list[str] = []
     app_state = AppState(given, LaunchOptions(command), rules=rules, screen=checked(screen))
-    app = GputuiApp(app_state, sampler, mailbox, Comparing(), written.append)
+    app = GputuiApp(app_state, sampler, mailbox, comparison, written.append)
     _APPS.append(app)
     async with app.run_test(size=size) as pilot:
         sampler.start()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual.widgets import Static
 
 from gputui.inventory.job import Job
 from gputui.jobs.experiments.record import Experiment, Row, Run
@@ -19,6 +20,7 @@ from gputui.jobs.store import all_jobs
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.requesting.launch_request import LaunchRequest
+from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.experiments import ExperimentsScreen
 from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.screens.line_input import LineScreen
@@ -158,13 +160,53 @@ async def test_v_starts_variants_of_a_jobs_command_as_a_job(desk: Desk) -> None:
         prompt = s.app.screen
         assert isinstance(prompt, LineScreen) and job.id in prompt.prompt
         await s.press(*"env", "colon", *"X=0,1", "enter")
+        await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
+        question = s.app.screen
+        assert isinstance(question, ConfirmScreen)
+        assert len(all_jobs(desk.environ)) == 1, "nothing is started before a yes"
+        assert [line for line in question.reasons if "X=" in line] == ["X=0", "X=1"]
+        assert any("about" in line for line in question.reasons), "how long it takes"
+        await s.press("enter")
         await s.until(lambda: isinstance(s.app.screen, JobsScreen))
         assert "V shows" in texts(s, "#page-footer")[0]
     (client,) = (each for each in all_jobs(desk.environ) if experiment_of(each))
     assert ended(client).status == 0, client.log.read_text()
     (found,) = kept(desk.environ).records
+    assert found.job == client.id
     logs = {each.id: each.log.read_text() for each in all_jobs(desk.environ)}
     assert [logs[row.runs[0].job or ""] for row in found.rows] == ["0 y\n", "1 y\n"]
+
+
+async def test_no_to_a_comparison_starts_nothing(desk: Desk) -> None:
+    a_job(desk)
+    async with session(environ={**os.environ, **desk.environ}) as s:
+        await s.press("D", "v", *"env", "colon", *"X=0,1", "enter")
+        await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
+        await s.press("escape")
+        await s.until(lambda: isinstance(s.app.screen, JobsScreen))
+    assert len(all_jobs(desk.environ)) == 1 and not kept(desk.environ).records
+
+
+async def test_s_stops_the_job_that_runs_an_experiment_as_on_the_page_of_jobs(
+    desk: Desk, environ: dict[str, str]
+) -> None:
+    runner = desk.sh("exec sleep 300")
+    made = store(desk, compared(1.0, state="running", job=runner.id))
+    with running_alone(made):
+        async with session(environ=environ) as s:
+            await s.press("D", "V", "S")
+            assert not all_jobs(desk.environ)[0].over
+            await s.press("enter")
+            await s.until(lambda: all_jobs(desk.environ)[0].over)
+
+
+async def test_an_experiment_that_no_job_runs_is_not_stopped(desk: Desk, environ: dict[str, str]) -> None:
+    ended(desk.sh("true"))
+    made = store(desk, compared(1.0, state="running"))
+    with running_alone(made):
+        async with session(environ=environ) as s:
+            await s.press("D", "V", "S")
+            assert "Ctrl-C" in texts(s, "#page-footer")[0]
 
 
 async def test_words_that_cannot_be_meant_start_nothing_and_say_why(desk: Desk) -> None:
@@ -173,9 +215,9 @@ async def test_words_that_cannot_be_meant_start_nothing_and_say_why(desk: Desk) 
         await s.press("D", "v", *"nothing=1", "enter")
         assert isinstance(s.app.screen, LineScreen), "such a line is not taken"
         await s.press("escape", "v", *"word", "colon", *"x=1", "enter")
-        await s.until(lambda: isinstance(s.app.screen, JobsScreen))
-        assert "{x}" in texts(s, "#page-footer")[0]
-        await s.press("v", "enter")
+        assert isinstance(s.app.screen, LineScreen)
+        assert "{x}" in str(s.app.screen.query_one("#what", Static).render())
+        await s.press("escape", "v", "enter")
     assert len(all_jobs(desk.environ)) == 1
 
 

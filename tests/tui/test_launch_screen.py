@@ -14,6 +14,7 @@ from gputui.launching.history_file import change, load
 from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.source import NoSourceError
 from gputui.tui.actions import ACTIONS
+from gputui.tui.app_state import AppState
 from gputui.tui.option_rows import rows
 from gputui.tui.screens.launch import LaunchScreen
 from gputui.tui.screens.line_input import LineScreen
@@ -88,6 +89,32 @@ async def test_it_shows_the_settings_the_variables_and_the_line_that_they_come_t
         ]  # fmt: skip
         assert f"{VISIBLE}=5,4 python train.py" in below(s)
         assert "esc back" in below(s)
+
+
+@pytest.mark.parametrize("command", [("echo", "hi"), ("python", "t.py"), ("torchrun", "t.py")])
+def test_a_command_without_a_launcher_is_not_called_recognised(command: tuple[str, ...]) -> None:
+    app_state = AppState({}, LaunchOptions(command)).with_snapshot(box_at("shared"))
+    found = next(each for each in rows(app_state) if each.id == "launcher")
+    assert (found.value == command[0]) == ("command says" in found.about) == (command[0] != "echo")
+
+
+async def test_values_of_the_settings_are_shown_with_where_they_come_from(environ: dict[str, str]) -> None:
+    folder = Path(environ["XDG_STATE_HOME"]).parent / "config"
+    (folder / "gputui").mkdir(parents=True)
+    (folder / "gputui" / "config.toml").write_text('[run]\nconfine = "never"\n')
+    async with session(environ={**environ, "XDG_CONFIG_HOME": str(folder)}) as s:
+        await s.press("@launch_page")
+        assert "never (:settings)" in row(s, "confined") and "none (:settings)" in row(s, "stop if idle")
+
+
+@pytest.mark.parametrize("command", [("echo", "hi"), ("torchrun", "t.py")])
+async def test_no_row_of_an_option_is_cut_at_80_columns(
+    environ: dict[str, str], command: tuple[str, ...]
+) -> None:
+    async with session(environ=environ, command=command, size=(80, 40)) as s:
+        await s.press("@launch_page")
+        labels = [each.label for each in rows(s.main.app_state) if not each.box]
+        assert all(not row(s, label).endswith("…") for label in labels), texts(s)
 
 
 async def test_devices_that_cannot_work_together_are_refused_beside_the_line(environ: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shlex
 import threading
 import time
 from dataclasses import replace
@@ -25,8 +26,10 @@ from gputui.planning.workload import Workload
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import named
 from gputui.sources.source import Want
+from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.plan_request import PlanRequest, devices_for, fewest_for, plan_of
+from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.plan import PlanScreen
 from gputui.tui.views import plan as views
@@ -436,7 +439,7 @@ async def test_enter_writes_the_files_and_changes_the_launch(job_directory: Path
         await s.press("left", "left", "left", "left")
         planned = _found(s).devices
         await go_to(s, "fsdp2")
-        await s.press("enter")
+        await s.press("enter", "enter")
         app_state = s.main.app_state
         assert s.app.screen is s.main
         assert app_state.launcher == "accelerate"
@@ -453,7 +456,7 @@ async def test_a_strategy_without_a_file_only_changes_the_launch(job_directory: 
     async with session("dgx-h100", ("python", "train.py", "--model", "100M")) as s:
         await opened(s)
         await go_to(s, "ddp")
-        await s.press("enter")
+        await s.press("enter", "enter")
         assert s.main.app_state.launcher == "torchrun"
         assert not (job_directory / FOLDER).exists()
 
@@ -463,39 +466,94 @@ async def test_of_several_devices_one_is_the_first_as_on_the_command_line() -> N
         await s.press("6", "2")
         await opened(s)
         await go_to(s, "single")
-        await s.press("enter")
+        await s.press("enter", "enter")
         assert s.selected == ["6"]
         assert s.main.app_state.launcher == "python"
 
 
-async def test_other_files_are_overwritten_only_after_a_second_press(job_directory: Path) -> None:
+async def asked(s: Session, *keys: str) -> ConfirmScreen:
+    """The question that Enter leads to. What it warns of must have been read before a yes."""
+    await s.press("enter", *keys)
+    question = s.app.screen
+    assert isinstance(question, ConfirmScreen)
+    return question
+
+
+async def test_enter_shows_what_changes_and_changes_nothing_before_a_yes(job_directory: Path) -> None:
+    async with session("dgx-h100", (*TRAIN, "--bf16")) as s:
+        before = s.main.app_state.options, s.main.app_state.selection
+        await opened(s)
+        await go_to(s, "fsdp2")
+        config = job_directory / FOLDER / "accelerate.yaml"
+        told = "\n".join((await asked(s)).reasons)
+        assert shlex.join((*TRAIN, "--bf16")) in told and "accelerate launch" in told and str(config) in told
+        await s.press("escape")
+        assert s.app.screen is page(s)
+        assert not config.exists()
+        assert (s.main.app_state.options, s.main.app_state.selection) == before
+
+
+async def test_one_action_brings_back_the_command_and_the_devices_of_before() -> None:
+    async with session("dgx-h100", (*TRAIN, "--bf16"), size=(80, 24)) as s:
+        await s.press("6", "2")
+        before = s.main.app_state.options, s.main.app_state.selection
+        await opened(s)
+        await go_to(s, "fsdp2")
+        await s.press("enter", "enter")
+        assert (s.main.app_state.options, s.main.app_state.selection) != before
+        (told,) = s.main.query_one("#message", Lines).texts
+        assert key_of("restore", {}) in told and "…" not in told
+        await s.press("@restore")
+        assert (s.main.app_state.options, s.main.app_state.selection) == before
+        assert not s.main.app_state.command_is_unread
+
+
+async def test_a_selection_that_is_cleared_after_a_plan_comes_back_without_the_old_command() -> None:
+    async with session("dgx-h100", (*TRAIN, "--bf16")) as s:
+        await opened(s)
+        await go_to(s, "fsdp2")
+        await s.press("enter", "enter")
+        planned = s.main.app_state.options, s.main.app_state.selection
+        await s.press("escape", "@restore")
+        assert (s.main.app_state.options, s.main.app_state.selection) == planned
+
+
+async def test_other_files_are_replaced_only_after_a_warning(
+    job_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gputui.tui.screens.confirm._UNREAD", 0)
     config = job_directory / FOLDER / "accelerate.yaml"
     config.parent.mkdir()
     config.write_text("mine: true\n")
     async with session("dgx-h100", (*TRAIN, "--bf16")) as s:
         await opened(s)
         await go_to(s, "fsdp2")
-        await s.press("enter")
+        assert any(each.startswith("! ") and str(config) in each for each in (await asked(s)).reasons)
+        await s.press("escape")
         assert config.read_text() == "mine: true\n"
         assert s.main.app_state.options.command == (*TRAIN, "--bf16")
-        await s.press("down", "up", "enter")
-        assert config.read_text() == "mine: true\n"
+        # What appears behind the question is asked about, too.
+        config.unlink()
+        assert not any(each.startswith("! ") for each in (await asked(s)).reasons)
+        config.write_text("another: true\n")
+        await s.press("enter")
+        assert isinstance(s.app.screen, ConfirmScreen)
+        assert config.read_text() == "another: true\n"
         await s.press("enter")
         assert "fsdp_config" in config.read_text()
         assert s.app.screen is s.main
         # Writing the same text again loses nothing.
         await opened(s)
         await go_to(s, "fsdp2")
-        await s.press("enter")
-        assert s.app.screen is s.main
+        assert not any(each.startswith("! ") for each in (await asked(s)).reasons)
 
 
-async def test_what_does_not_fit_is_used_only_after_a_second_press() -> None:
+async def test_what_does_not_fit_is_used_only_after_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gputui.tui.screens.confirm._UNREAD", 0)
     async with session("dgx-h100", (*TRAIN, "--bf16")) as s:
         await opened(s)
         await go_to(s, "ddp")
-        await s.press("enter")
-        assert s.app.screen is page(s)
+        assert any("does not fit" in each for each in (await asked(s)).reasons)
         await s.press("enter")
         assert s.main.app_state.launcher == "torchrun"
 
@@ -515,12 +573,15 @@ async def test_a_question_names_the_keys_that_answer_it_at_any_width(size: tuple
         assert not any("⏎ yes" in line for line in footer(s))
 
 
-async def test_a_demos_files_are_written_only_after_a_second_press(job_directory: Path) -> None:
+async def test_a_demos_files_are_written_only_after_a_warning(
+    job_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gputui.tui.screens.confirm._UNREAD", 0)
     async with session("dgx-h100", (*TRAIN, "--bf16")) as s:
         s.main.set_app_state(replace(s.main.app_state, label="demo"))
         await opened(s)
         await go_to(s, "fsdp2")
-        await s.press("enter")
+        assert any(each.startswith("! ") for each in (await asked(s)).reasons)
         assert not (job_directory / FOLDER).exists()
         await s.press("enter")
         assert (job_directory / FOLDER / "accelerate.yaml").exists()
@@ -540,7 +601,7 @@ async def test_where_the_folder_cannot_be_made_another_is_asked_for(
         s.main.set_app_state(replace(s.main.app_state, environ=environ))
         await opened(s)
         await go_to(s, "fsdp2")
-        await s.press("enter")
+        await s.press("enter", "enter")
         assert isinstance(s.app.screen, LineScreen)
         s.app.screen.query_one(Input).value = "elsewhere"
         await s.press("enter")
@@ -564,7 +625,7 @@ async def test_a_launcher_that_was_chosen_gives_way_to_the_plans() -> None:
         s.main.set_app_state(replace(s.main.app_state, options=options))
         await opened(s)
         await go_to(s, "fsdp2")
-        await s.press("enter")
+        await s.press("enter", "enter")
         assert s.main.app_state.launcher == "accelerate"
 
 
@@ -626,7 +687,7 @@ def _views(box: Snapshot, model: str, width: int) -> list[tuple[int, str]]:
         lines.append(views.where(app_state, made, found, width))
         lines += [*views.answered(made, found, width), views.table_heading(made, columns, width)]
         lines += views.rows(made, columns, width)
-        lines += views.detail(made.rows[0], made, ("starts it",), 2, width, 12)
+        lines += views.detail(made.rows[0], made, 2, width, 12)
     return [(width_of(line), "".join(text for text, _ in line)) for line in lines]
 
 

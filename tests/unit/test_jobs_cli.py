@@ -73,6 +73,33 @@ def test_a_job_of_a_demo_is_in_the_list_is_marked_there_and_stays_on_the_demo(ca
     assert (again.status, demo_of(ended(find_job(again.out.strip(), stored(desk.environ))))) == (0, "dgx-1")
 
 
+@pytest.mark.parametrize("action", ["log", "attach", "wait", "show"])
+def test_without_an_id_the_only_job_is_shown_else_the_only_one_that_runs(
+    call: Call, desk: Desk, action: str
+) -> None:
+    assert call("jobs", action).status == 2, "there is none"
+    first = ended(desk.sh("echo first"))
+    assert call("jobs", action).out == call("jobs", action, first.id).out
+    ended(desk.sh("echo second"))
+    several = call("jobs", action)
+    assert several.status == 2 and several.out == ""
+    assert first.id in several.err and "second" in several.err, "they are listed"
+    (example,) = re.findall("`gputui (jobs .*)`", several.err)
+    assert call(*example.split()).status == 0
+    if action in ("log", "show"):
+        running = desk.sh("echo third; exec sleep 300")
+        says(running, "third")
+        assert call("jobs", action).out == call("jobs", action, running.id).out
+
+
+@pytest.mark.parametrize("action", ["stop", "rerun"])
+def test_what_changes_a_job_takes_none_without_its_id(call: Call, desk: Desk, action: str) -> None:
+    job = desk.sh("exec sleep 300")
+    ended_with = call("jobs", action)
+    assert ended_with.status == 2 and f"`gputui jobs {action} {job.id}`" in ended_with.err
+    assert not find_job(job.id, stored(desk.environ)).over and len(all_jobs(desk.environ)) == 1
+
+
 def test_list_is_the_list(call: Call, desk: Desk) -> None:
     ended(desk.sh("true"))
     assert call("jobs", "list").out == call("jobs").out != ""

@@ -567,7 +567,9 @@ def test_a_pipeline_with_another_stage_of_zero_is_refused(call: Call, name: str)
 def test_the_batch_is_said_with_its_product_and_the_precision_in_accelerates_word(call: Call) -> None:
     words = ("llama-3-8b", "--demo", "dgx-h100", "-b", "2", "--accumulation", "4", "--precision", "autocast")
     out = call("plan", *words).out
-    assert "global batch 64 = 2 × 4 passes × 8 dp" in out and "mixed_precision bf16" in out
+    assert (
+        "global batch 64 = batch 2 × 4 accumulation steps × 8 GPUs" in out and "mixed_precision bf16" in out
+    )
     document = call("plan", "--json", *words).json
     assert document["global_batch"] == 64
     assert document["workload"]["mixed_precision"] == "bf16" and document["workload"]["accumulation"] == 4

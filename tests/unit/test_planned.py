@@ -230,7 +230,7 @@ def test_another_file_is_not_lost_unless_that_is_said(tmp_path: Path, there: str
     assert not (tmp_path / "accelerate.yaml").exists(), (
         "nothing is written before it is known that all can be"
     )
-    write(plan, overwrite=True)
+    write(plan, plan.texts)
     assert (tmp_path / "deepspeed.json").read_text() == plan.texts[tmp_path / "deepspeed.json"]
 
 
@@ -240,7 +240,7 @@ def test_a_folder_in_the_way_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FilesDifferError):
         write(plan)
     with pytest.raises(IsADirectoryError):
-        write(plan, overwrite=True)
+        write(plan, plan.texts)
 
 
 @pytest.mark.parametrize("strategy", ["fsdp2", "zero2", "ddp"])

@@ -191,7 +191,7 @@ def test_all_strategies_but_one_device_make_the_same_global_batch() -> None:
                 found.global_batch if each.name != "single" else workload.batch * own.accumulation
             )
             if each.strategy.sharing > 1:
-                assert f"global batch {total} = {own.batch} × {own.accumulation} " in each.reason
+                assert f"global batch {total} = batch {own.batch} × {own.accumulation} " in each.reason
     assert to_document(found)["global_batch"] == 8
 
 

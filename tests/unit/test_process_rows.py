@@ -315,6 +315,16 @@ def test_commands_are_wrapped_where_all_fit_and_cut_where_not() -> None:
     assert listed(found, 80, 3).items == (0,)
 
 
+def test_where_not_all_fit_the_reason_that_a_device_is_held_is_wrapped_first() -> None:
+    held = replace(gpu(1), memory_used=22 * GIB, memory_free=58 * GIB)
+    state = AppState({}).with_snapshot(box(busy(gpu(0), job(1, command="python " + "word " * 9)), held))
+    found = rows(state)
+    assert [row.pid for row in found] == ["1", ""]
+    height = len(listed(found, 80, 50).items) - 1
+    assert list(listed(found, 80, height).items).count(0) == 1
+    assert list(listed(found, 80, height).items).count(1) > 1
+
+
 def test_where_the_container_has_no_column_it_stands_behind_the_command() -> None:
     found = rows(app_state(job(1, container="docker 3f2a9c01d4e5")))
     assert "WHERE" in texts([listed(found, 130).heading])[0]

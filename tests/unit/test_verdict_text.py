@@ -165,7 +165,7 @@ TEXTS: list[tuple[State, Cause, str, str]] = [
         "lost",
         Fault("reset", "GPU requires restart"),
         "GPU requires restart",
-        "needs reset",
+        "needs a reset",
     ),
 ]
 

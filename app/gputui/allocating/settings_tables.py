@@ -110,12 +110,12 @@ class Described(NamedTuple):
 
 
 DESCRIBED = {
-    "rules.memory": Described("free without a process up to this memory use", '"512M"'),
-    "rules.utilization": Described("and up to this utilization, in percent", "10"),
-    "rules.window": Described("seconds for which it must have been free", "10"),
+    "rules.memory": Described("free: no process, and at most this memory in use", '"512M"'),
+    "rules.utilization": Described("and at most this utilization, in percent", "10"),
+    "rules.window": Described("and all of that for so many seconds", "10"),
     "rules.idle_after": Described("seconds at 0 % until its holder counts as idle", "600"),
     "rules.idle_release": Described("seconds at 0 % until your job stops; 0: never", "0", "3600"),
-    "rules.ignore_users": Described("their processes do not count", "[]", '["dcgm"]'),
+    "rules.ignore_users": Described("processes of these users do not count", "[]", '["dcgm"]'),
     "rules.mine_is_free": Described("your own processes do not count either", "false"),
     "devices.never": Described("-n never selects these (index or UUID)", "[]", '["0"]'),
     "devices.prefer": Described("-n selects these first, in this order", "[]", '["7", "6"]'),
@@ -143,11 +143,6 @@ DESCRIBED = {
     "screen.filter": Described("show only the devices that match", '""'),
 }
 """Every setting that `gputui config` shows, by its table and key."""
-
-
-def known_settings() -> tuple[str, ...]:
-    """Every setting as "table.key"."""
-    return tuple(f"{table}.{key}" for table, record in _TABLES.items() for key in record.keys)
 
 
 def read_tables(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -415,7 +415,7 @@ def _fault(fault: Fault) -> tuple[str, str]:
     if fault.kind == "lost":
         return f"{message}: fell off the bus{since and ' at' + since}", f"lost{since and ' at' + since}"
     if fault.kind == "reset":
-        return message, f"needs reset{since}"
+        return message, f"needs a reset{since and ' since' + since}"
     if fault.kind == "processes":
         return f"the driver cannot list its processes ({message})", _UNREADABLE["processes"][1]
     return message, "driver error"

@@ -175,7 +175,9 @@ def start(args: Call, request: ExperimentRequest, found: Experiment | None = Non
             _launches(call, allocation, prove=True)
         if args.dry_run:
             return _dry_run(call, allocation, args)
-        return _run(call, request, found or store.begin(made, os.environ), allocation, args, tell)
+        recorded = found or store.begin(made, os.environ)
+        own = replace(recorded, job=Path(os.environ.get(FOLDER, "")).name)
+        return _run(call, request, own, allocation, args, tell)
     finally:
         if allocation is not None:
             allocation.release()

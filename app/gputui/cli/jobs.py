@@ -67,7 +67,8 @@ def parser() -> Parser:
     made = Parser(
         "jobs",
         "List the jobs that were started with `gputui run --detach`, or act on them. ID is a job's id, the\n"
-        "beginning of one, or a job's name.",
+        "beginning of one, or a job's name. Without ID, log, attach, wait and show take the only job,\n"
+        "or the only one that runs.",
         example="gputui jobs log -f k3f9",
     )
     made.add_argument("--json", action="store_true", help="print JSON")
@@ -76,7 +77,6 @@ def parser() -> Parser:
     actions = made.add_subparsers(dest="action", metavar="ACTION", parser_class=_ActionParser)
     actions.add_parser("list", help="list the jobs, as without an action", description="List the jobs.")
     log = actions.add_parser("log", help="print a job's output", description="Print a job's output.")
-    log.add_argument("id", metavar="ID")
     log.add_argument("-f", "--follow", action="store_true", help="follow until the job ends")
     log.add_argument(
         "-n", "--lines", type=number_type("a number of lines"), metavar="N", help="only the last N lines"
@@ -86,26 +86,24 @@ def parser() -> Parser:
         action="store_true",
         help="print the log as a terminal would show it: one line per progress bar (at most the last MiB)",
     )
-    attach = actions.add_parser(
+    actions.add_parser(
         "attach",
         help="follow a job as if it ran in this terminal",
         description="Print a job's output until it ends, and exit with its status. Ctrl-C goes to the job.\n"
         "If the terminal or the connection ends, a running job continues, and a waiting one is stopped.",
     )
-    attach.add_argument("id", metavar="ID")
-    wait = actions.add_parser(
+    actions.add_parser(
         "wait",
         help="wait until a job ends",
         description="Wait until a job ends, and exit with its status: 128 + n after signal n.",
     )
-    wait.add_argument("id", metavar="ID")
     stop = actions.add_parser(
         "stop",
         help="stop jobs",
         description="Send a signal to a job's process group, then SIGKILL to whatever is left of it after\n"
         "the grace period. It is not an error if nothing is left of a job that has ended.",
     )
-    stop.add_argument("ids", nargs="+", metavar="ID")
+    stop.add_argument("ids", nargs="*", metavar="ID")
     stop.add_argument(
         "--signal", type=_signal, default=None, metavar="NAME", help="signal to send (default TERM)"
     )
@@ -129,7 +127,7 @@ def parser() -> Parser:
         "that are free now.",
         example="gputui jobs rerun k3f9 --wait",
     )
-    rerun.add_argument("id", metavar="ID")
+    rerun.add_argument("id", nargs="?", metavar="ID")
     rerun.add_argument(
         "options",
         nargs=argparse.REMAINDER,
@@ -141,7 +139,6 @@ def parser() -> Parser:
         help="show a job's launch line, directory, devices and times",
         description="Show a job's launch line, directory, devices and times.",
     )
-    show.add_argument("id", metavar="ID")
     show.add_argument(
         "--command",
         action="store_true",
@@ -157,6 +154,8 @@ def parser() -> Parser:
     gone.add_argument("--force", action="store_true", help="also remove jobs of another machine or container")
     for name, action in actions.choices.items():
         action.add_argument("--demo", default=argparse.SUPPRESS, **_DEMO)
+        if name in ("log", "attach", "wait", "show"):
+            action.add_argument("id", nargs="?", metavar="ID")
         if name != "attach":
             action.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
     return made
@@ -181,18 +180,20 @@ def main(args: Call) -> int:
     jobs = stored(os.environ)
     if args.demo is not None:
         started = (job for job in jobs.jobs if demo_of(job) == args.demo)
-        jobs = replace(jobs, jobs=(*_of_demo(args), *started))
+        jobs = replace(jobs, jobs=(*_of_demo(args, ids), *started))
+    if not ids and args.action not in (None, "list", "forget"):
+        args.id = _unnamed(args, jobs)
     return _ACTIONS[args.action](args, jobs)
 
 
-def _of_demo(args: Call) -> tuple[Job, ...]:
+def _of_demo(args: Call, ids: Sequence[str]) -> tuple[Job, ...]:
     """Return the jobs of the simulated box itself, where they are only looked at. Raise JobError where
     another action is meant for one."""
     with opened_in_time(named_source(args.demo, None)) as source:
         found = source.read(Want(0)).jobs
     if args.action in (None, "list", "log", "show"):
         return found
-    for id in {*getattr(args, "ids", ()), getattr(args, "id", None)} & {job.id for job in found}:
+    for id in {*ids} & {job.id for job in found}:
         raise JobError(f"job {id} is only the demo's example: its log and facts can be shown")
     return ()
 
@@ -245,6 +246,23 @@ def _uses(box: Snapshot) -> dict[str, ClaimedUse]:
     from gputui.choosing.claimed_use import claimed_uses
 
     return {use.job: use for use in claimed_uses(box) if use.job is not None and use.own}
+
+
+def _unnamed(args: Call, jobs: Stored) -> str:
+    """Return the id of the job that is meant where none is named: the only one, or the only one that runs, if
+    the action changes nothing. Otherwise list the jobs, and raise WrongCallError with a call that names one.
+    """
+    for found in (jobs.jobs, [job for job in jobs.jobs if job.state == "running"]):
+        if len(found) == 1 and args.action not in ("stop", "rerun"):
+            return found[0].id
+    if not jobs.jobs:
+        raise WrongCallError(f"{args.action} needs a job, and there is none")
+    if not args.json:
+        # What reads the output of the action does not take the list for it.
+        with contextlib.redirect_stdout(sys.stderr):
+            _list(args, jobs)
+    call = f"gputui jobs {args.action} {min(jobs.jobs, key=place_in_list).id}"
+    raise WrongCallError(f"{args.action} needs the id or the name of a job: `{call}`")
 
 
 def _log(args: Call, jobs: Stored) -> int:

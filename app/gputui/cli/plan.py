@@ -299,7 +299,7 @@ def _use(
     recipe = recipe_of(made, row)
     try:
         ready = prepared(recipe, options, args.folder or os.path.join(options.directory or "", FOLDER))  # noqa: PTH118
-        written = write(ready, args.overwrite)
+        written = write(ready, over=ready.texts if args.overwrite else ())
     except FilesDifferError as error:
         raise WrongCallError(f"{error} (--overwrite replaces it)") from None
     except OSError as error:

@@ -107,7 +107,7 @@ def main(args: Call) -> int:
             source,
             tuple(args.argv or ()),
             given_environment(),
-            Comparing(),
+            comparison,
             found.rules,
             found.screen,
             args.interval,
@@ -143,19 +143,13 @@ def main(args: Call) -> int:
         return 1
 
 
-class Comparing:
-    """The calls of `gputui compare` for the screen, which are imported when they are made."""
+def comparison(line: str, launch: LaunchRequest) -> tuple[ExperimentRequest, Experiment]:
+    """Make a comparison for the screen, as `gputui compare` does; it is imported when one is made."""
+    from gputui.cli.experiment import new_experiment
+    from gputui.cli.experiment_call import prepared, typed
 
-    def typed(self, line: str, launch: LaunchRequest) -> ExperimentRequest:
-        from gputui.cli.experiment_call import typed
-
-        return typed(line, launch)
-
-    def made(self, request: ExperimentRequest) -> Experiment:
-        from gputui.cli.experiment import new_experiment
-        from gputui.cli.experiment_call import prepared
-
-        return new_experiment(request, prepared(request, lambda text: None))
+    request = typed(line, launch)
+    return request, new_experiment(request, prepared(request, lambda text: None))
 
 
 def _no_screen() -> str | None:

@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from gputui.inventory.light_dataclasses import frozen, replace
@@ -192,15 +192,21 @@ def _with_file(
     return tuple(words), found
 
 
-def write(prepared: Prepared, overwrite: bool = False) -> tuple[Path, ...]:
+def differing(prepared: Prepared) -> tuple[Path, ...]:
+    """The paths of its files where other contents exist."""
+    return tuple(path for path, text in prepared.texts.items() if _differs(path, text.encode()))
+
+
+def write(prepared: Prepared, over: Collection[Path] = ()) -> tuple[Path, ...]:
     """Write the files, and make their folder where it is missing. Returns their paths.
 
-    Raises FilesDifferError, before anything is written, where another file would be lost without `overwrite`;
-    OSError.
+    over  the paths where other contents may be lost
+
+    Raises FilesDifferError, before anything is written, where those of another path would be lost; OSError.
     """
-    differing = [path for path, text in prepared.texts.items() if _differs(path, text.encode())]
-    if differing and not overwrite:
-        raise FilesDifferError(differing)
+    lost = [path for path in differing(prepared) if path not in over]
+    if lost:
+        raise FilesDifferError(lost)
     for path, text in prepared.texts.items():
         write_result(path, text.encode(), folders=True)
     return tuple(prepared.texts)

@@ -469,11 +469,14 @@ def _shared(row: Row) -> str:
 
 
 def batch_words(strategy: Strategy, workload: Workload) -> str:
-    """ "global batch 64 = 2 × 4 chunks × 8 dp": sequences of a device in one pass, passes, and replicas."""
-    passes, batch = strategy.own(workload).accumulation, workload.batch
-    name = "chunks" if strategy.kind == "pp" else "passes"
-    total = batch * passes * strategy.replicas
-    return f"global batch {total} = {batch} × {passes} {name} × {strategy.replicas} dp"
+    """ "global batch 64 = batch 2 × 4 accumulation steps × 8 GPUs": the sequences of a step of all devices,
+    and the factors that are not 1."""
+    steps, batch, replicas = strategy.own(workload).accumulation, workload.batch, strategy.replicas
+    step = "micro-batches" if strategy.kind == "pp" else "accumulation steps"
+    replica = "GPUs" if replicas == strategy.devices else "groups of GPUs"
+    factors = [f"{number} {what}" for number, what in ((steps, step), (replicas, replica)) if number > 1]
+    made = " × ".join((f"batch {batch}", *factors))
+    return f"global batch {batch * steps * replicas}{f' = {made}' if factors else ''}"
 
 
 def workload_words(workload: Workload, devices: int) -> tuple[tuple[str, str], ...]:

@@ -91,9 +91,9 @@ ACTIONS: tuple[Action, ...] = (
     _select(
         "restore",
         "",
-        "Restore the cleared selection",
-        "the devices that were cleared last, in their order",
-        also="undo bring back",
+        "Restore what was before",
+        "the cleared devices, or the command that a plan has replaced",
+        also="undo bring back selection",
     ),
     _select(
         "other",

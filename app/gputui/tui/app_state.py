@@ -146,6 +146,8 @@ class AppState:
     set_aside               a filter of the settings that has matched nothing here so far, and is not applied
     timelines               how the devices were used over the last hours, None before the first reading
     measured                GB/s from one device to another, by their keys, where it has been measured
+    earlier                 what `restored` brings back: the launch options that a plan replaced (None: those
+                            of now stay), and a selection; None where nothing was cleared or replaced
     """
 
     environ: Environ
@@ -171,6 +173,7 @@ class AppState:
     set_aside: str = ""
     short_of: int | None = None
     listed_before: tuple[str, ...] = ()
+    earlier: tuple[LaunchOptions | None, Selection] | None = None
 
     # A new reading
 
@@ -502,8 +505,22 @@ class AppState:
     def with_plan(self, options: LaunchOptions, keys: tuple[str, ...]) -> AppState:
         """The app state with the launch of a plan on its devices. The command is not read for a request: the
         plan has chosen these devices."""
-        selected = replace(self.with_devices(keys), options=options)
-        return replace(selected, command_choice=CommandChoice(options, selection=selected.selection))
+        return replace(
+            self.with_devices(keys)._not_read_again(options), earlier=(self.options, self.selection)
+        )
+
+    def _not_read_again(self, options: LaunchOptions) -> AppState:
+        return replace(self, options=options, command_choice=CommandChoice(options, selection=self.selection))
+
+    def restored(self) -> AppState | None:
+        """The app state with what was there earlier, without devices that have gone; None where nothing is
+        left of it."""
+        options, selection = self.earlier or (None, Selection())
+        selection = selection.prune(self.box.by_key)
+        if options is None and not selection:
+            return None
+        back = self._select(selection)
+        return back if options is None else back._not_read_again(options)
 
     def next_best(self) -> tuple[AppState, str | None]:
         """Select the next best set of the same size; after the last set, the best again."""

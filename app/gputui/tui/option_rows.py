@@ -9,17 +9,22 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from gputui.allocating.settings import Settings
+from gputui.inventory.formatting import duration
 from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.launching.compose import launcher_of
 from gputui.launching.environment_hints import hints
-from gputui.launching.launch_options import AUTO, OptionError, table, with_home, with_value
+from gputui.launching.launch_options import AUTO, NEVER, OptionError, table, with_home, with_value
+from gputui.launching.wrappers import unwrap
 from gputui.tui.app_state import AppState
 from gputui.tui.cycle import following
+from gputui.vendors.visibility import Confine
 
 Kind = Literal["choice", "switch", "text"]
 
 ENVIRONMENT = "environment"
 """The section of the rows of variables."""
+_CONFINE = Settings().confine
 NEW = "new variable"
 """The id of the row that adds a variable."""
 
@@ -55,18 +60,28 @@ class Row:
         return following(self.choices, self.value) if self.kind == "choice" else not self.given
 
 
-def rows(app_state: AppState) -> tuple[Row, ...]:
-    """The rows of the page, settings first."""
-    return (*_settings(app_state), *_variables(app_state))
+def rows(app_state: AppState, confine: Confine = _CONFINE) -> tuple[Row, ...]:
+    """The rows of the page, options first. `confine` is the value of the settings."""
+    return (*_settings(app_state, confine), *_variables(app_state))
 
 
-def _settings(app_state: AppState) -> list[Row]:
+def _settings(app_state: AppState, confine: Confine) -> list[Row]:
     """A row for each launch option that applies."""
-    options = app_state.options
-    name, count = launcher_of(options).name, max(1, len(app_state.selected))
-    in_force = {"launcher": name, "started": count, "processes": "one per device"}
-    if name == "python":
-        in_force |= {"started": 1, "processes": "torchrun starts one per device"}
+    options, release = app_state.options, app_state.rules.idle_release
+    launcher, count = launcher_of(options), max(1, len(app_state.selected))
+    own = launcher.recognises(unwrap(options.command)[1])
+    in_force = {
+        "launcher": launcher.name if own else "none",
+        "recognised": "starts the processes; as the command says"
+        if own
+        else "the command runs as it is; space: others",
+        "started": count,
+        "processes": "how many to start; x: one per device",
+        "confine": confine,
+        "idle_release": duration(release) if release else NEVER,
+    }
+    if launcher.name == "python":
+        in_force |= {"started": 1, "processes": "only one: torchrun starts one per device"}
     found = []
     for option, each in table().items():
         if not each.applies(options):
@@ -94,7 +109,7 @@ def _variables(app_state: AppState) -> list[Row]:
         found.append(
             Row(f"env {name}", name, value, about, "switch", name in given, value, ENVIRONMENT, box=True)
         )
-    return [*found, Row(NEW, "another …", "", "NAME=VALUE", "text", section=ENVIRONMENT, box=True)]
+    return [*found, Row(NEW, "another …", "", "type NAME=VALUE", "text", section=ENVIRONMENT, box=True)]
 
 
 def changed(app_state: AppState, row: Row, value: Any) -> AppState:

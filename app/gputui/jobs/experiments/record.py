@@ -125,6 +125,7 @@ class Experiment:
     devices    labels of all devices that are held for all variants
     directory  the working directory of the call and of its commands
     withheld   the names of options and variables whose values were not kept; see `launching/secrets.py`
+    job        the id of the job that runs it or ran it last, "" for a terminal
     """
 
     folder: Path
@@ -137,6 +138,7 @@ class Experiment:
     ended: Moment | None = None
     directory: Words = ""
     withheld: tuple[Words, ...] = ()
+    job: Words = ""
 
     @property
     def id(self) -> str:
@@ -283,7 +285,9 @@ def _spread(values: Sequence[float | None]) -> Spread | None:
 
 # The form of the rows within STORED.
 Record(Row, "values label command=words runs devices launch=line")
-STORED = Record(Experiment, "state created request axes rows devices ended directory withheld")
+STORED = Record(
+    Experiment, "state created request axes rows devices ended directory withheld job", later="job"
+)
 CHANGE = Record(Change)
 """The forms of the record's files."""
 _SCHEMA = form_of(SCHEMA_KEY)

@@ -8,8 +8,8 @@ are only for a person to type, and no program parses them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.typed_json import Record
@@ -117,15 +117,9 @@ OPTIONS = (
 REQUEST = Record(ExperimentRequest)
 
 
-class Comparisons(Protocol):
-    """The calls of `gputui compare` that the screen makes. The command line passes them when it starts the
-    screen."""
-
-    def typed(self, line: str, launch: LaunchRequest) -> ExperimentRequest:
-        """Parse the words of a comparison of a launch. Raises GputuiError where they are wrong."""
-
-    def made(self, request: ExperimentRequest) -> Experiment:
-        """Make the experiment, which is not recorded yet. Raises GputuiError where a variant is wrong."""
+Comparisons = Callable[[str, LaunchRequest], tuple[ExperimentRequest, "Experiment"]]
+"""Makes the comparison of a launch that the words of a line ask for, which is not recorded yet; raises
+GputuiError where they, or a variant, are wrong. The command line passes it when it starts the screen."""
 
 
 def without_secrets(request: ExperimentRequest) -> tuple[ExperimentRequest, tuple[str, ...]]:

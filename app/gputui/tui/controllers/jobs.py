@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from gputui.choosing.grouping import ALL_REDUCE
 from gputui.inventory.errors import GputuiError
-from gputui.inventory.formatting import counted, gpus, printable
+from gputui.inventory.formatting import gpus, printable
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
-from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.terminal_notification import terminal_notification
 from gputui.tui.app_state import AppState
 from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.main_view import MainView
 
 if TYPE_CHECKING:
-    from gputui.jobs.experiments.request import Comparisons
+    from gputui.jobs.experiments.record import Experiment
+    from gputui.jobs.experiments.request import Comparisons, ExperimentRequest
     from gputui.sources.simulated.source import SimulatedSource
     from gputui.system.environment import Environ
 
@@ -149,40 +149,19 @@ class JobsController:
             return f"job {job.id} runs on a demo: gputui jobs rerun {job.id} starts it there again"
         return kept.lacks(self._environ)
 
-    def problem_of(self, line: str) -> str | None:
-        """The error in the words of a comparison, None where they are valid."""
-        from gputui.jobs.experiments.axes import variants
-        from gputui.requesting.launch_request import LaunchRequest
-
-        try:
-            variants(self._comparisons.typed(line, LaunchRequest(LaunchOptions())).axes)
-        except GputuiError as error:
-            return str(error)
-        return None
-
-    def explain_comparison(self, job: Job, line: str) -> str:
-        """The effect of Enter with valid words of a comparison."""
-        from gputui.jobs.experiments.axes import variants
+    def comparison(self, job: Job, line: str) -> tuple[ExperimentRequest, Experiment]:
+        """The comparison of variants of a job's command, which is not recorded yet. Raises GputuiError."""
         from gputui.jobs.rerun import rerun_of
 
-        request = rerun_of(job).request
-        count = request.devices.count
-        devices = (
-            "without devices" if not count else f"on the best {count} free" if count > 1 else "on one GPU"
-        )
-        number = len(variants(self._comparisons.typed(line, request).axes))
-        return f"⏎ starts {counted(number, 'variant')}, one after another, {devices}"
+        return self._comparisons(line, rerun_of(job).request)
 
-    def compare(self, job: Job, line: str) -> str:
-        """Start a comparison of variants of a job's command as a job; return a message about it."""
+    def compare(self, request: ExperimentRequest, made: Experiment) -> str:
+        """Start a comparison as a job; return a message about it."""
         from gputui.jobs.experiments.store import begin
         from gputui.jobs.queued import experiment_job
-        from gputui.jobs.rerun import rerun_of
 
         try:
-            request = self._comparisons.typed(line, rerun_of(job).request)
-            recorded = begin(self._comparisons.made(request), self._environ)
-            started = experiment_job(recorded.id, request, self._environ)
+            started = experiment_job(begin(made, self._environ).id, request, self._environ)
         except GputuiError as error:
             return f"nothing is started: {error}"
         return f"job {started.id} compares: V shows how far it is"

@@ -152,14 +152,12 @@ class PageController:
     def open_jobs(self) -> None:
         from gputui.tui.screens.jobs import JobsScreen
 
-        self._view.open(
-            JobsScreen(self._view, self._jobs, self._environ, self._launch.copy_text, self.open_experiments)
-        )
+        self._view.open(JobsScreen(self._view, self._jobs, self._environ, self._launch.copy_text))
 
     def open_experiments(self) -> None:
         from gputui.tui.screens.experiments import ExperimentsScreen
 
-        self._view.open(ExperimentsScreen(self._view, self._environ, self._launch.copy_text))
+        self._view.open(ExperimentsScreen(self._view, self._jobs, self._environ, self._launch.copy_text))
 
     def open_queue(self) -> None:
         from gputui.tui.screens.queue import QueueScreen

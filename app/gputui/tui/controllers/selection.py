@@ -34,7 +34,6 @@ class SelectionController:
         self._divided: Device | None = None
         """The GPU with MIG instances whose number was just typed: the next digit is an instance's number."""
         self._stop_timer: Callable[[], object] = lambda: None
-        self._cleared: tuple[str, ...] = ()
         """The keys of the devices that were deselected together last, in their order."""
         self.after: Callable[[float, Callable[[], None]], Callable[[], object]] = self._on_timer
         """Calls a function after so many seconds, unless the returned function is called before."""
@@ -266,23 +265,26 @@ class SelectionController:
         app_state = self._app_state
         if not app_state.selection.decided:
             return
-        words = "no longer CPU only"
+        words, cleared = "no longer CPU only", app_state.clear()
         if app_state.selected:
-            self._cleared = app_state.selection.keys
+            cleared = replace(cleared, earlier=(None, app_state.selection))
             restore = key_of("restore", app_state.screen.keymap)
             numbers = ",".join(map(app_state.box.label, app_state.selected))
             words = f"cleared {numbers} ({restore} brings it back)"
-        self._view.set_app_state(app_state.clear())
+        self._view.set_app_state(cleared)
         self._view.show_message(words, lasting=True)
 
     def restore(self) -> None:
-        """Select again, in their order, the devices that were cleared last and are still there."""
-        app_state = self._app_state
-        keys = tuple(key for key in self._cleared if key in app_state.box.by_key)
-        if keys:
-            self._view.set_app_state(app_state.with_devices(keys))
-        else:
-            self._view.show_message("no selection has been cleared", "warn")
+        """Select again, in their order, the devices that were cleared last and are still there; after a plan
+        was put on the launch line, bring back the command and the selection of before."""
+        before = self._app_state
+        restored = before.restored()
+        if restored is None:
+            self._view.show_message("no selection has been cleared, and no plan was used", "warn")
+            return
+        self._view.set_app_state(restored)
+        if restored.options != before.options:
+            self._view.show_message("the command of before the plan is back; the plan's files stay")
 
     def cpu_only(self) -> None:
         self._view.set_app_state(self._app_state.cpu_only())

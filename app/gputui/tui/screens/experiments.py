@@ -14,7 +14,9 @@ from gputui.jobs.experiments.store import Kept
 from gputui.jobs.experiments.table import lines as as_text
 from gputui.jobs.store import Stored, stored
 from gputui.system.environment import Environ
+from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.main_view import MainView
+from gputui.tui.screens.jobs import ask_to_stop, stop_by
 from gputui.tui.screens.page import FILTER, ListPage, hidden, shown
 from gputui.tui.views.experiments import NONE, details, headline, listed
 from gputui.tui.views.text import Line, told_lines
@@ -30,14 +32,21 @@ class ExperimentsScreen(ListPage):
         FILTER,
         shown("tab", "figure(1)", "next figure"),
         hidden("shift+tab", "figure(-1)", "Previous figure"),
+        shown("S", "stop", "stop", about="Stop the job that runs the experiment; asks first"),
         shown("y", "copy", "copy", about="Copy the table and the bars"),
         shown("x,delete", "forget", "remove", "x"),
     ]
-    OF_ITEM = frozenset({"cursor", "figure", "copy", "forget"})
+    OF_ITEM = frozenset({"cursor", "figure", "stop", "copy", "forget"})
 
-    def __init__(self, view: MainView, environ: Environ, copy_text: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        view: MainView,
+        controller: JobsController,
+        environ: Environ,
+        copy_text: Callable[[str], None],
+    ) -> None:
         super().__init__(view)
-        self._environ, self._copy_text = environ, copy_text
+        self._controller, self._environ, self._copy_text = controller, environ, copy_text
         self._kept = Kept()
         self._jobs: Stored | None = None
         self._trouble = ""
@@ -107,6 +116,20 @@ class ExperimentsScreen(ListPage):
         current = self._current
         if current is not None:
             self._copy_text("\n".join(as_text(current, None)) + "\n")
+
+    def action_stop(self) -> None:
+        """Stop the job that runs the experiment, once the user says yes: its runs end with it."""
+        current = self._current
+        if current is None:
+            return
+        what = f"{current.request.kind} {current.id}"
+        job = next((job for job in self._read_jobs().jobs if job.id == current.job), None)
+        if current.state != "running":
+            self.show_message(f"{what} has ended already")
+        elif job is None:
+            self.show_message(f"{what} runs in a terminal: Ctrl-C there stops it")
+        else:
+            ask_to_stop(self, job, partial(stop_by, self, self._controller))
 
     def action_forget(self) -> None:
         """Remove the experiment once the user says yes; its jobs and their logs stay."""

@@ -8,7 +8,7 @@ from functools import partial
 
 from textual import events
 
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import counted, devices_text, duration, printable
 from gputui.inventory.job import Job, JobError, place_in_list
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.log_screen import Tail
@@ -19,6 +19,7 @@ from gputui.system.environment import Environ
 from gputui.tui.background import in_background
 from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.main_view import MainView
+from gputui.tui.screens.confirm import Answer, ConfirmScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.page import FILTER, ListPage, hidden, shown
 from gputui.tui.views.jobs import (
@@ -44,6 +45,24 @@ _WHEEL = 3
 
 _MOST_LOG = 96 * 1024
 """Bytes of a log that are read when the cursor moves to its job: 50 ms on a slow machine."""
+
+
+def ask_to_stop(page: ListPage, job: Job, stop: Callable[[Job], object]) -> None:
+    """Stop a job, once the user says yes."""
+    if job.over:
+        page.show_message(f"job {job.address} has ended already")
+    else:
+        grace = f"SIGTERM, and SIGKILL after {GRACE:.0f} s"
+        page.ask("stop", f"stop {job.address} ({grace})", partial(stop, job))
+
+
+def stop_by(page: ListPage, controller: JobsController, job: Job) -> None:
+    """Stop a job of this machine."""
+    page.show_message(f"stopping {job.id} …", passing=True)
+    app = page.app
+
+    # This takes as long as the job takes to end, and the page may be closed by then.
+    in_background("stop a job", lambda: app.call_later(page.show_message, controller.stop(job)))
 
 
 class JobsPage(ListPage):
@@ -128,17 +147,12 @@ class JobsPage(ListPage):
     def action_stop(self) -> None:
         """Stop the job, once the user says yes: it may have run for days."""
         job = self.stoppable()
-        if job is None:
-            return
-        if job.over:
-            self.show_message(f"job {job.address} has ended already")
-        else:
-            grace = f"SIGTERM, and SIGKILL after {GRACE:.0f} s"
-            self.ask("stop", f"stop {job.address} ({grace})", partial(self.stop, job))
+        if job is not None:
+            ask_to_stop(self, job, self.stop)
 
 
 class JobsScreen(JobsPage):
-    """`copy_text` puts a text on the clipboard, `open_experiments` opens the experiments page over this one.
+    """`copy_text` puts a text on the clipboard.
 
     On another box than this machine (a demo, a recording) the jobs are those of its snapshot, and those that
     were started there.
@@ -154,7 +168,7 @@ class JobsScreen(JobsPage):
         shown("R", "rerun", "rerun"),
         shown("c", "clone", "clone"),
         shown("v", "compare", "compare", about="Compare variants of the job's command"),
-        shown("V", "experiments", "experiments"),
+        shown("V", "perform('experiments')", "experiments"),
         shown("x,delete", "forget", "remove", "x"),
         shown("y", "copy", "copy"),
     ]
@@ -179,12 +193,10 @@ class JobsScreen(JobsPage):
         controller: JobsController,
         environ: Environ,
         copy_text: Callable[[str], None],
-        open_experiments: Callable[[], None],
     ) -> None:
         super().__init__(view)
         self._controller, self._environ, self._copy_text = controller, environ, copy_text
         self.key = controller.looked_at
-        self._open_experiments = open_experiments
         self._stored = Stored()
         self._trouble = ""
         self._filter_of_jobs = ""
@@ -293,9 +305,6 @@ class JobsScreen(JobsPage):
                 partial(self._controller.rerun, job, found),
             )
 
-    def action_experiments(self) -> None:
-        self._open_experiments()
-
     def action_compare(self) -> None:
         """Ask what to vary in the job's command, and start the comparison as a job."""
         job = self.actionable()
@@ -311,19 +320,38 @@ class JobsScreen(JobsPage):
 
         def answered(line: str | None) -> None:
             if line and line.strip():
-                self.show_message(self._controller.compare(job, line))
+                self._ask_to_compare(job, line)
             self.draw()
 
         self.app.push_screen(
             LineScreen(
                 f"vary what in {job.id}?",
                 placeholder="for example: --lr=1e-4,3e-4 launcher=python,torchrun --repeat 3",
-                check=self._controller.problem_of,
-                explain=lambda line: self._controller.explain_comparison(job, line),
-                keys=(("⏎", "start"), ("esc", "cancel")),
+                check=lambda line: self._controller.comparison(job, line),
+                keys=(("⏎", "next"), ("esc", "cancel")),
             ),
             answered,
         )
+
+    def _ask_to_compare(self, job: Job, line: str) -> None:
+        """Show what the comparison runs, and start it after a yes: it takes devices for a while."""
+        request, made = self._controller.comparison(job, line)
+        count = request.launch.devices.count
+        devices = f"on {devices_text(count)}" if count else "without devices"
+        times = f", {request.repeat} times each" if request.repeat > 1 else ""
+        reasons = [printable(row.label) for row in made.rows]
+        if job.began and job.ended:
+            each = job.ended - job.began
+            took = f"each takes {duration(each)}, as {job.id} did"
+            reasons.append(f"about {duration(each * made.runs_in_all)} in all, if {took}")
+
+        def answered(answer: Answer | None) -> None:
+            if answer == "run":
+                self.show_message(self._controller.compare(request, made))
+
+        variants = counted(len(made.rows), "variant")
+        question = f"Run {variants} of {job.id}{times}, one after another, {devices}?"
+        self.view.open(ConfirmScreen(self.view, question, reasons), answered)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "read_log" and parameters[0] == self.reads:
@@ -389,11 +417,7 @@ class JobsScreen(JobsPage):
         self.draw()
 
     def stop(self, job: Job) -> None:
-        self.show_message(f"stopping {job.id} …", passing=True)
-        app = self.app
-
-        # This takes as long as the job takes to end, and the page may be closed by then.
-        in_background("stop a job", lambda: app.call_later(self.show_message, self._controller.stop(job)))
+        stop_by(self, self._controller, job)
 
     def action_forget(self) -> None:
         """Remove the job, once the user says yes: its log is removed too."""

@@ -6,11 +6,14 @@ of `gputui run`.
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from gputui.allocating.settings import Settings, SettingsError
+from gputui.allocating.settings import settings as settings_in_force
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.history import (
     KeepError,
@@ -36,6 +39,7 @@ from gputui.tui.start_launch import count_of
 from gputui.tui.views.launch import launch
 from gputui.tui.views.launch_page import no_launches, remembered, settings
 from gputui.tui.views.text import Line, title
+from gputui.vendors.visibility import Confine
 
 _SETTINGS = 9
 """Lines for the settings, the rules, a message and the keys, without the launch line and its notes."""
@@ -63,6 +67,10 @@ class LaunchScreen(OptionsPage):
         self._environ = environ
         self._launches: Launches = ()
         self._load_error = ""
+        self._confine: Confine = Settings().confine
+        with contextlib.suppress(SettingsError):
+            # A launch says what is wrong with them.
+            self._confine = settings_in_force(environ).confine
         self._lists_launches = launches
         self._load()
 
@@ -85,7 +93,7 @@ class LaunchScreen(OptionsPage):
         return super().item_keys()
 
     def option_rows(self) -> tuple[Row, ...]:
-        return rows(self.app_state)
+        return rows(self.app_state, self._confine)
 
     def notes(self, width: int) -> list[Line]:
         height = self.size.height

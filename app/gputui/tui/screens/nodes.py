@@ -177,8 +177,3 @@ class NodesScreen(ListPage):
         """Open the page of the jobs of the boxes."""
         if self._boxes is not None:
             self.view.open(BoxJobsScreen(self.view, self._boxes.jobs_of_boxes(), self._boxes))
-
-    def action_perform(self, action_id: str) -> None:
-        """Perform an action of the main screen, to which the command belongs."""
-        self.view.perform(action_id)
-        self.draw()

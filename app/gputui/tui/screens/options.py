@@ -81,9 +81,5 @@ class OptionsPage(ListPage):
         self.apply(self.changed(self.row, None))
         self.draw()
 
-    def clicked(self, place: int) -> None:
-        """Move to a row at the first click, and change it at a second click."""
-        again = place == self.cursor
-        self.go_to(place)
-        if again:
-            self.action_change()
+    def clicked_again(self) -> None:
+        self.action_change()

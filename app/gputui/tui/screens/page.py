@@ -133,7 +133,7 @@ class Page(ModalScreen[None]):
         hidden("end,G", f"cursor({_END})", _TO_AN_END),
     ]
     """These keys mean the same on every page. The bindings of a subclass are added, and come first."""
-    FILTER_PROMPT = "words of a row   (empty: all)"
+    FILTER_PROMPT = "show only what has these words   (empty: all)"
     HERE: frozenset[str] = frozenset()
     """The actions of the main screen, apart from those that open a page, that are performed on this page."""
 
@@ -496,8 +496,14 @@ class ListPage(Page):
         self.draw()
 
     def clicked(self, place: int) -> None:
-        """Handle a click on the item at a place."""
+        """Handle a click on the item at a place: move there; a click where the cursor is does more."""
+        again = place == self.cursor
         self.go_to(place)
+        if again:
+            self.clicked_again()
+
+    def clicked_again(self) -> None:
+        """Act on the item at the cursor, where a page does so at a click."""
 
 
 def _with_cursor(line: Line) -> Line:

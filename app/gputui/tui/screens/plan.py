@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputui.inventory.formatting import counted, is_digits, printable
+from gputui.inventory.formatting import gpus, is_digits, printable
 from gputui.inventory.light_dataclasses import replace
-from gputui.launching.compose import launcher_of, refusal
+from gputui.launching.compose import refusal
 from gputui.launching.launch_options import AUTO
-from gputui.launching.planned import FilesDifferError, Prepared, prepared, write
+from gputui.launching.planned import FilesDifferError, Prepared, differing, prepared, write
+from gputui.launching.shell_words import command_line
 from gputui.planning.devices import Candidates, PlannedDevices
 from gputui.planning.files import FOLDER, RecipeError, recipe_of
 from gputui.planning.model import PlanningError
@@ -29,6 +30,7 @@ from gputui.tui.plan_request import (
     fewest_for,
     plan_of,
 )
+from gputui.tui.screens.confirm import Answer, ConfirmScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.page import Entry, ListPage, choice_entry, hidden, shown, worded
 from gputui.tui.views import plan as view_of_plan
@@ -52,7 +54,7 @@ class PlanScreen(ListPage):
     """
 
     BINDINGS = [
-        shown("enter", "use", "use", "⏎", "Write its files, and put it on the launch line"),
+        shown("enter", "use", "use", "⏎", "Put it on the launch line, with its files; asks first"),
         shown("e", "model", "model", about="Name the model: a path, a hub id, a size"),
         shown("n", "count", "devices", about="Type the number of devices; auto: as many as it needs"),
         # What the line above the strategies shows with its key is not named again in the last line.
@@ -171,21 +173,8 @@ class PlanScreen(ListPage):
         visible = self.window(listing, range(len(listing)), room, above=len(head))
         below = len(listing) - self.top - len(visible)
         left = height - len(head) - len(visible) - len(between)
-        detail = view_of_plan.detail(row, made, self._start_of(row), below, width, left)
+        detail = view_of_plan.detail(row, made, below, width, left)
         return [*head, *visible, *between, *detail][:height]
-
-    def _start_of(self, row: Row) -> tuple[str, ...]:
-        """The effect of Enter on a row, and notes beyond its files; or why Enter can do nothing."""
-        if row.serving is not None:
-            return ("selects its devices for the command",)
-        try:
-            made = self._prepared(row)
-        except RecipeError as error:
-            return (str(error),)
-        files = _written(made.texts)
-        launcher = launcher_of(made.options).name
-        first = f"starts it with {launcher}" + (f" and {files}" if files else ", without a file")
-        return first, *made.notes
 
     # Key actions
 
@@ -312,7 +301,7 @@ class PlanScreen(ListPage):
             self._set(replace(self._request, count=count))
 
     def action_use(self) -> None:
-        """Write the files of the strategy at the cursor, then put it and its devices on the launch line."""
+        """Put the strategy at the cursor and its devices on the launch line, with its files, after a yes."""
         row, found = self._row, self._found
         if row is None or isinstance(found, str):
             return
@@ -326,39 +315,51 @@ class PlanScreen(ListPage):
             self.view.show_message(f"{row.name}: its devices are selected; {row.what}", lasting=True)
             return
         try:
-            made = self._prepared(row)
+            self._ask_to_use(self._prepared(row), row, found)
         except RecipeError as error:
             self.show_message(str(error))
-            return
-        self._write(made, row, found)
 
-    def _write(self, made: Prepared, row: Row, found: PlannedDevices, known: tuple[str, ...] = ()) -> None:
-        """Write the files, or first ask: `known` are the questions already answered."""
+    def _ask_to_use(self, made: Prepared, row: Row, found: PlannedDevices) -> None:
+        """Show what the plan changes, and ask: it replaces the command, and may replace files."""
+        app_state, options, lost = self.app_state, self.app_state.options, differing(made)
+        devices = found.devices[: row.strategy.devices]
+        doubts = [] if row.fits else [f"! {row.name} does not fit: {row.outcome}"]
+        doubts += [f"! replaces {printable(str(path.absolute()))}, which has other contents" for path in lost]
+        doubts += (
+            [f"! the plan is not for this machine's GPUs ({app_state.label})"] if app_state.label else []
+        )
+        reasons = [
+            *doubts,
+            f"the command now: {command_line(options.additions, options.command)}",
+            f"with the plan:   {command_line(made.options.additions, made.options.command)}",
+            *(f"writes {printable(str(path.absolute()))}" for path in made.texts if path not in lost),
+            *made.notes,
+        ]
+        names = gpus([*map(app_state.box.label, devices)])
+        question = f"Put {row.name} on {names} on the launch line?"
 
-        def ask(what: str, text: str) -> None:
-            self.ask("use", text, partial(self._write, made, row, found, (*known, what)))
+        def answered(answer: Answer | None) -> None:
+            if answer == "run":
+                self._write(made, row, found, lost)
 
-        files = _written(made.texts)
-        if row.fits is False and "fit" not in known:
-            ask("fit", f"{row.name} does not fit: use it all the same")
-        elif self.app_state.label and files and "demo" not in known:
-            place = printable(str(next(iter(made.texts)).parent))
-            ask("demo", f"not this machine's GPUs: write {counted(len(made.texts), 'file')} to {place}")
+        self.view.open(ConfirmScreen(self.view, question, reasons, warns=bool(doubts)), answered)
+
+    def _write(self, made: Prepared, row: Row, found: PlannedDevices, over: Sequence[Path] = ()) -> None:
+        """Write the files; ask again where that would lose others than those `over` which was asked."""
+        try:
+            write(made, over)
+        except FilesDifferError:
+            self._ask_to_use(made, row, found)
+        except OSError as error:
+            self._ask_for_folder(row, found, error.strerror or str(error))
         else:
-            try:
-                write(made, overwrite="overwrite" in known)
-            except FilesDifferError as error:
-                ask("overwrite", f"overwrite the other text in {_written(error.paths)}")
-            except OSError as error:
-                self._ask_for_folder(row, found, known, error.strerror or str(error))
-            else:
-                self._start(made, row, found)
+            self._start(made, row, found)
 
-    def _ask_for_folder(self, row: Row, found: PlannedDevices, known: tuple[str, ...], why: str) -> None:
+    def _ask_for_folder(self, row: Row, found: PlannedDevices, why: str) -> None:
         """Ask for another folder where the job's directory cannot be written."""
 
         def answered(folder: str) -> None:
-            self._write(self._prepared(row, folder), row, found, known)
+            self._write(self._prepared(row, folder), row, found)
 
         prompt = f"{FOLDER}: {why}. Another folder for the files?"
         elsewhere = ""
@@ -372,13 +373,9 @@ class PlanScreen(ListPage):
         self.view.set_app_state(self.app_state.with_plan(made.options, keys))
         for note in made.notes:
             self.view.show_message(note, "warn")
-        files = _written(made.texts)
-        done = f"{row.name}: {f'wrote {files}' if files else 'on the launch line'}"
-        if made.notes:
-            key = key_of("messages", self.app_state.screen.keymap)
-            done += f"; {key} shows {counted(len(made.notes), 'note')} for the script"
+        restore = key_of("restore", self.app_state.screen.keymap)
         self.dismiss()
-        self.view.show_message(done, lasting=True)
+        self.view.show_message(f"{row.name} is on the launch line: {restore} undoes it", lasting=True)
 
     def _prepared(self, row: Row, folder: str | None = None) -> Prepared:
         """The files and the command of a row. Raises RecipeError.
@@ -396,17 +393,8 @@ class PlanScreen(ListPage):
                 raise
             return prepared(recipe, replace(options, launcher=AUTO), place, app_state.host_environment)
 
-    def clicked(self, place: int) -> None:
-        """Move to a strategy at the first click, and use it at a second click."""
-        again = place == self.cursor and self._moved
-        self.go_to(place)
-        if again:
-            self.action_use()
-
-
-def _written(paths: Iterable[Path]) -> str:
-    """ "accelerate.yaml and deepspeed.json"."""
-    return " and ".join(printable(str(path)) for path in paths)
+    def clicked_again(self) -> None:
+        self.action_use()
 
 
 def _whole(text: str) -> int:

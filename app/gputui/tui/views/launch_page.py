@@ -10,10 +10,9 @@ from gputui.tui.option_rows import ENVIRONMENT, NEW, Row
 from gputui.tui.views.text import ItemLines, Line, cells_of, clip, fit, table_lines, title, told_lines
 
 _LABEL = 14
-_VALUE, _NAME = 26, 30
-"""The least cells of a value and of a variable; they may take half of the screen's cells beyond 80."""
-_TYPED = 12
-"""The least cells of a value of the settings: sizes and seconds that are typed have fewer."""
+_LEAST, _MOST = 30, 36
+"""The cells of a row before its explanation, where the explanations are aligned: at least, and at most on a
+screen of 80 cells. They may take half of the cells beyond 80."""
 _BEFORE_VALUE, _BEFORE_NAME = 18, 6
 """Cells of a row before its explanation, without its value or variable."""
 
@@ -22,40 +21,37 @@ def settings(rows: Sequence[Row], width: int) -> ItemLines:
     """The rows with a rule before each section, and for every line the place of its row."""
     lines: list[Line] = []
     places: list[int | None] = []
-    cells = _cells(rows, width)
+    before = _before(rows, width)
     for place, row in enumerate(rows):
         if row.section and (place == 0 or rows[place - 1].section != row.section):
             lines.append(title(row.section, width))
             places.append(None)
-        lines.append(clip(_row(row, *cells), width))
+        lines.append(clip(_row(row, before), width))
         places.append(place)
     return lines, places
 
 
-def _cells(rows: Sequence[Row], width: int) -> tuple[int, int]:
-    """The cells of a value and of a variable: where there is room, all explanations are aligned. They have
-    room for every choice: another one moves nothing."""
-    more = max(0, width - 80) // 2
-    variables = [cells_of(f"{row.label}={printable(row.value)} ") for row in rows if row.box]
-    values = [cells_of(printable(each)) for row in rows if not row.box for each in (row.value, *row.choices)]
-    of_launch = any(row.section == ENVIRONMENT for row in rows)
-    least = (_VALUE, _NAME) if of_launch else (_TYPED, 0)
-    value = min(_VALUE + more, max([least[0], *values]))
-    name = min(_NAME + more, max([least[1], *variables]))
-    if of_launch and more < _BEFORE_VALUE - _BEFORE_NAME:
-        return value, name
-    column = max(_BEFORE_VALUE + value, _BEFORE_NAME + name)
-    return column - _BEFORE_VALUE, column - _BEFORE_NAME
+def _before(rows: Sequence[Row], width: int) -> int:
+    """The cells of a row before its explanation. There is room for every choice: another one moves
+    nothing."""
+    variables = [_BEFORE_NAME + cells_of(f"{row.label}={printable(row.value)} ") for row in rows if row.box]
+    values = [
+        _BEFORE_VALUE + cells_of(printable(each))
+        for row in rows
+        if not row.box
+        for each in (row.value, *row.choices)
+    ]
+    return min(_MOST + max(0, width - 80) // 2, max(_LEAST, *variables, *values))
 
 
-def _row(row: Row, value_cells: int, name_cells: int) -> Line:
+def _row(row: Row, before: int) -> Line:
     strong = "strong" if row.given else ""
     if row.box:
         box = ("   " if row.id == NEW else "[x]" if row.given else "[ ]", "prompt")
         variable = row.section == ENVIRONMENT and row.id != NEW
         shown = f"{row.label}={printable(row.value)}" if variable else row.label
-        return ((" ", ""), box, (f" {fit(shown, name_cells)}", strong), (f" {row.about}", "dim"))
-    value = fit(printable(row.value), value_cells)
+        return ((" ", ""), box, (f" {fit(shown, before - _BEFORE_NAME)}", strong), (f" {row.about}", "dim"))
+    value = fit(printable(row.value), before - _BEFORE_VALUE)
     return ((f"  {fit(row.label, _LABEL)}", "dim"), (f"{value}  ", strong), (row.about, "dim"))
 
 

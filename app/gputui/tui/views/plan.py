@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple
 
@@ -159,12 +159,9 @@ def stacked(parts: Bytes, scale: int, width: int) -> list[Span]:
     return [("".join(sign for sign, _ in run), style) for style, run in runs_of_one]
 
 
-def detail(row: Row, plan: Plan, starts: Sequence[str], below: int, width: int, height: int) -> list[Line]:
-    """The strategy at the cursor in `height` lines: its parts, the reason, how it is started, notices.
-
-    starts  the effect of Enter, or why it can do nothing; notes that the files cannot contain
-    below   how many strategies are below the visible ones
-    """
+def detail(row: Row, plan: Plan, below: int, width: int, height: int) -> list[Line]:
+    """The strategy at the cursor in `height` lines: its parts, the reason, notices. `below`: how many
+    strategies are below the visible ones."""
     more = f"▼ {below}  " if below > 0 else ""
     parts = [
         ((f"{sign} ", style), (f"{name} ", "dim"), (f"{getattr(row.bytes, name) / 2**30:.1f}", ""))
@@ -174,12 +171,8 @@ def detail(row: Row, plan: Plan, starts: Sequence[str], below: int, width: int, 
     if row.traffic.bytes:
         amounts = f"{row.traffic.amount} in {row.traffic.time} a step"
         parts.append(((" ", ""), (" sent ", "dim"), (amounts, "")))
-    blocks = [
-        flow(parts, width),
-        told_lines(row.reason, "" if row.fits else "warn", width),
-        hanging(((" ⏎ ", ""), (starts[0], "")), width),
-    ]
-    blocks += [hanging(((" · ", "dim"), (text, "dim")), width) for text in (*starts[1:], *plan.notices)]
+    blocks = [flow(parts, width), told_lines(row.reason, "" if row.fits else "warn", width)]
+    blocks += [hanging(((" · ", "dim"), (text, "dim")), width) for text in plan.notices]
     per_step = "" if row.serving is not None else "; TIME per step"
     lines = [title(row.name, width, f"{more}GiB of each device{per_step}")]
     for place, block in enumerate(blocks):

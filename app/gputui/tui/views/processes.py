@@ -151,7 +151,7 @@ def listed(
     """The rows in columns; a tree is indented. Load, CPU, RAM and the container have columns where the
     command keeps enough room; programs are without their paths.
 
-    Commands are wrapped where all of them then fit in `height` lines, else cut.
+    Of a list that fits in `height` lines, as many rows are wrapped as there is room for; the others are cut.
     """
     widths = _columns(found, width, of_one_device)
     room = max(10, width - 1 - sum(cells + 2 for cells in widths.values()))
@@ -169,11 +169,18 @@ def listed(
     widths[Column("COMMAND", command, tone)] = room
     (heading,) = table_lines([], [], heading=True, widths=widths)
     if height is not None and len(found) <= height:
-        whole = [hanging(line, width) for line in table_lines([], found, widths=widths)]
+        drawn, spare = table_lines([], found, widths=widths), height - len(found)
+        whole = [[clip(line, width)] for line in drawn]
+        # Why a device is not free comes before the commands, which are below the list, too.
+        for place in sorted(
+            range(len(found)), key=lambda place: bool(found[place].pid or found[place].person)
+        ):
+            lines = hanging(drawn[place], width)
+            if len(lines) - 1 <= spare:
+                spare, whole[place] = spare - len(lines) + 1, lines
         items = tuple(place for place, lines in enumerate(whole) for _ in lines)
-        if len(items) <= height:
-            every = [line for lines in whole for line in lines]
-            return Listing(clip(heading, width), items, lambda first, end: every[first:end])
+        every = [line for lines in whole for line in lines]
+        return Listing(clip(heading, width), items, lambda first, end: every[first:end])
 
     def some(first: int, end: int) -> list[Line]:
         return [clip(line, width) for line in table_lines([], found[first:end], widths=widths)]
