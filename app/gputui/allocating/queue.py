@@ -48,6 +48,7 @@ from gputui.allocating.claims.folder import MAX_FILES, older_folder, own_place
 from gputui.allocating.claims.read import remove_ended
 from gputui.allocating.errors import UnsafeError
 from gputui.choosing.capacity import can_never_start
+from gputui.inventory.device import Among
 from gputui.inventory.formatting import devices_text, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
@@ -65,9 +66,7 @@ _MOST_NAMED = 3
 """The most waiters that a sentence names; the others are only counted."""
 
 
-def waiters(
-    environ: Environ, found: Iterable[Found] | None = None, keys: Collection[str] | None = None
-) -> tuple[Waiter, ...]:
+def waiters(environ: Environ, found: Iterable[Found] | None = None, keys: Among = None) -> tuple[Waiter, ...]:
     """All waiters, the first in line first; those that have lost their place are behind all others.
 
     `found` are the ticket files, where they have been listed already. With `keys`, the devices that they name
@@ -90,9 +89,7 @@ def in_line_for(keys: Collection[str], environ: Environ, box: Snapshot | None = 
     return wanting(waiters(environ), keys, box)
 
 
-def wanting(
-    line: Sequence[Waiter], keys: Collection[str] | None, box: Snapshot | None = None
-) -> tuple[Waiter, ...]:
+def wanting(line: Sequence[Waiter], keys: Among, box: Snapshot | None = None) -> tuple[Waiter, ...]:
     """The waiters of a line that could take one of these devices (None: any device).
 
     Steps inside leases are left out, and waiters that have lost their place or can never start on this box.

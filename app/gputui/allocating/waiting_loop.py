@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from gputui.allocating.queue import BEAT, Ticket, is_waiting, names_in_line, nth
-from gputui.choosing.pick import Constraints, Refusal, TooLittleMemory, TooMuchLoad, available
+from gputui.choosing.pick import Constraints, Refusals, TooLittleMemory, TooMuchLoad, available
 from gputui.choosing.queue_text import wanted as wanted_devices
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import verdicts
@@ -62,7 +62,7 @@ class Progress:
     window: float = 0.0
     limited: bool = False
     keys: frozenset[str] | None = None
-    lacking: tuple[tuple[Device, Refusal], ...] = ()
+    lacking: Refusals = ()
 
     @property
     def words(self) -> str:

@@ -11,7 +11,7 @@ from gputui.cli.common import DONE, Call, Parser, add_source_options, print_json
 from gputui.inventory.device import Device
 from gputui.inventory.document import TOPOLOGY
 from gputui.inventory.formatting import UNKNOWN, printable, short_name
-from gputui.inventory.link import direct_links, family, is_counted
+from gputui.inventory.link import LinkMatrix, direct_links, family, is_counted
 from gputui.inventory.matrix_text import write, write_peers
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.typed_json import Document, Json, View
@@ -37,7 +37,7 @@ TOPO = Document(
     "host=host.name devices matrix=links links=pairs topology",
     Snapshot,
     devices=_DEVICE.list,
-    matrix=tuple[tuple[str | None, ...], ...],
+    matrix=LinkMatrix,
     pairs=_PAIR.list,
     topology=TOPOLOGY.one | None,
 )

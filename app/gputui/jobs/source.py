@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from gputui.inventory.claim import Claim
+from gputui.inventory.device import Among
 from gputui.inventory.formatting import YOU
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
@@ -69,7 +70,7 @@ class WithJobs:
     def open(self) -> None:
         self._source.open()
 
-    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+    def read(self, want: Want = Want.ALL, among: Among = None) -> Snapshot:
         snapshot = self._source.read(want, among)
         self._early(snapshot)
         now = time.monotonic()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.others_files import go_on
@@ -19,7 +19,7 @@ from gputui.launching.argument_vector import (
     read_options,
 )
 from gputui.launching.shell_words import Assignments, assignments
-from gputui.system.environment import Environ
+from gputui.system.environment import Environ, Variables
 from gputui.vendors.visibility import Changes, with_changes
 
 
@@ -352,7 +352,7 @@ def with_variables(
     return written, replaced
 
 
-def _with_assignments(prefix: Sequence[str], values: Mapping[str, str | None]) -> tuple[str, ...]:
+def _with_assignments(prefix: Sequence[str], values: Variables) -> tuple[str, ...]:
     """Return the wrappers with these values in their assignments; assignments with None are removed."""
     words = list[str]()
     for call in wrappers(prefix):

@@ -70,6 +70,9 @@ ORDER_NAMES: dict[Order, str] = {
 
 _NOT_READ = Snapshot(Host(), 0.0, ())
 
+Told = tuple["AppState", str | None]
+"""The app state after an action, and a message about it."""
+
 
 @frozen
 class Suggestion:
@@ -377,9 +380,9 @@ class AppState:
             return replace(self, cursor=rows[-1 if by > 1 else 0].key)
         return replace(self, cursor=rows[min(max(place + by, 0), len(rows) - 1)].key)
 
-    # Selecting by hand. A method here and below returns the new app state and a message about it.
+    # Selecting by hand.
 
-    def toggle(self, device: Device) -> tuple[AppState, str | None]:
+    def toggle(self, device: Device) -> Told:
         """Select or deselect the device, a busy one too (see `warnings`). The devices that the command has
         chosen are a proposal, which the first device of the user's own replaces."""
         if self.proposed and self.selected:
@@ -442,7 +445,7 @@ class AppState:
         grouping = self.suggestion.grouping if self.suggestion else ALL_REDUCE
         return grouping if grouping.fits(len(self.selection)) else ALL_REDUCE
 
-    def add_best(self) -> tuple[AppState, str | None]:
+    def add_best(self) -> Told:
         """Add the next best device; with a grouping, as many as complete the groups; if no more can be used
         together, select the next best set of the same size.
 
@@ -505,7 +508,7 @@ class AppState:
         selected = replace(self.with_devices(keys), options=options)
         return replace(selected, command_choice=CommandChoice(options, selection=selected.selection))
 
-    def next_best(self) -> tuple[AppState, str | None]:
+    def next_best(self) -> Told:
         """Select the next best set of the same size; after the last set, the best again."""
         before = self.suggested
         if before is None:
@@ -576,7 +579,7 @@ class AppState:
         read = self.command_choice.options if self.command_choice else LaunchOptions()
         return (read.command, read.additions) != (self.options.command, self.options.additions)
 
-    def with_command_read(self, again: bool = False) -> tuple[AppState, str | None]:
+    def with_command_read(self, again: bool = False) -> Told:
         """Select what the command asks for; the selection stays where it asks for nothing. Unless `again`, it
         also stays where the command asks for the same as before, or only for a number and the user has
         selected devices: nobody but the user knows which ones, and in which order."""
@@ -610,7 +613,7 @@ class AppState:
         choice = CommandChoice(self.options, said.words, chosen, said.firm)
         return replace(selected, command_choice=choice, proposed=problem is None), problem
 
-    def _select_named(self, devices: NamedDevices) -> tuple[AppState, str | None]:
+    def _select_named(self, devices: NamedDevices) -> Told:
         """Select the devices that the command names."""
         if not devices.listed:
             return self._select(Selection(cpu_only=True)), None
@@ -649,7 +652,7 @@ class AppState:
 
     # The order of the selected devices
 
-    def reorder(self, by: int) -> tuple[AppState, str | None]:
+    def reorder(self, by: int) -> Told:
         """Move the selected device under the cursor, or else the last one selected, earlier or later in the
         order.
 
@@ -672,7 +675,7 @@ class AppState:
             return self
         return replace(self._select(self.selection.move(key, place - rank)), cursor=key)
 
-    def in_order(self, order: Order) -> tuple[AppState, str | None]:
+    def in_order(self, order: Order) -> Told:
         """Put the selected devices in this order."""
         if len(self.selected) < 2:
             return self, "an order needs two selected devices: space or 0-9 selects"
