@@ -90,6 +90,12 @@ def is_digits(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
+def whole_between(text: str, least: int, most: int) -> int | None:
+    """Parse at most nine digits, a number from `least` to `most`; None for any other text."""
+    number = int(text) if is_digits(text) and len(text) < 10 else -1
+    return number if least <= number <= most else None
+
+
 _DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from gputui.inventory.formatting import is_digits, read_duration
+from gputui.inventory.formatting import read_duration, whole_between
 from gputui.inventory.light_dataclasses import field, fields, frozen, replace
 from gputui.inventory.typed_json import Form, Record, Words, check, form_of, wrong
 from gputui.vendors.visibility import CONFINE, Confine, Ids
@@ -122,9 +122,10 @@ def option(facts: Option) -> Any:
 
 def number_of(text: str) -> int:
     """Parse a number of processes, machines, threads or devices. Raises OptionError."""
-    if not (is_digits(text) and len(text) < 10 and 1 <= int(text) <= MOST):
+    number = whole_between(text, 1, MOST)
+    if number is None:
         raise OptionError(f"{text!r} is not a number from 1 to {MOST}")
-    return int(text)
+    return number
 
 
 def with_home(text: str) -> str:

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gputui.inventory.errors import reason_of
 from gputui.inventory.formatting import MIB
 from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.typed_json import DocumentError, loads
@@ -130,7 +131,7 @@ def run(
     try:
         child = started(left_out, start)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+        reason = reason_of(error)
         if directory is not None and isinstance(error, OSError) and error.filename == directory:
             return Ended(None, "", f"cannot change to {directory!r}: {reason}")
         return Ended(None, "", f"{argv[0]!r} cannot be started: {reason}")
