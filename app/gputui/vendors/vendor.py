@@ -108,6 +108,7 @@ class Vendor:
     remedies           by problem, the remedy in the vendor's own commands: a clause of a sentence. {bus}
                        names the device, as does {index}, which is the bus where no index is known
     gres               Slurm's name for the devices in `--gres`, where that is not "gpu"
+    kernel_module      the kernel's module of the driver, where a file has its version; "" where none has
     kubernetes         the name of the devices' resource in Kubernetes (its device plugin's); "" where it is
                        not known
     one_part           why a process that sees several parts of devices uses only one of them; "" where it
@@ -137,6 +138,7 @@ class Vendor:
     environment_hints: tuple[tuple[str, str, str], ...] = ()
     remedies: Mapping[Trouble, str] = {}
     gres: str = "gpu"
+    kernel_module: str = ""
     kubernetes: str = ""
     one_part: str = ""
     data_parallel: bool = False
@@ -211,7 +213,8 @@ class Vendor:
 
     def driver_here(self, root: Root) -> str:
         """Return the version of the loaded kernel driver; "" where no file has it."""
-        return ""
+        file = f"/sys/module/{self.kernel_module}/version"
+        return root.text(file, 256) or "" if self.kernel_module else ""
 
     def remedy(self, trouble: Trouble, device: Device) -> str:
         """Return the remedy for a device's problem; "" where there is none."""

@@ -100,6 +100,7 @@ class Amd(Vendor):
     uuid_prefixes = ("GPU-",)
     visibility = HipVisibility()
     containers = AmdContainers()
+    kernel_module = "amdgpu"
     kubernetes = "amd.com/gpu"
     environment_hints = (
         ("AMD_SERIALIZE_KERNEL", "3", "errors name their line; slow"),
@@ -144,9 +145,6 @@ class Amd(Vendor):
         from gputui.system.drm import nodes_of
 
         return nodes_of(root, device.render)
-
-    def driver_here(self, root: Root) -> str:
-        return root.text("/sys/module/amdgpu/version", 256) or ""
 
     def driver_trouble(self, code: int | None, error: str | None) -> str | None:
         if code is not None:

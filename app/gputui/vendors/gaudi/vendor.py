@@ -47,6 +47,7 @@ class Gaudi(Vendor):
     device_type = "hpu"
     visibility = ModuleVisibility()
     containers = GaudiContainers()
+    kernel_module = "habanalabs"
     kubernetes = "habana.ai/gaudi"
     environment_hints = (
         ("PT_HPU_LAZY_MODE", "0", "eager mode with torch.compile"),
@@ -85,9 +86,6 @@ class Gaudi(Vendor):
         number = (device.render or "").removeprefix("accel")
         found = (f"/dev/accel/accel{number}", f"/dev/accel/accel_controlD{number}")
         return found if number and all(map(root.has, found)) else ()
-
-    def driver_here(self, root: Root) -> str:
-        return root.text("/sys/module/habanalabs/version", 256) or ""
 
     def fact_names(self, device: Device) -> Mapping[str, str]:
         return _FACTS
