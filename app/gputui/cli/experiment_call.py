@@ -13,7 +13,16 @@ from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.errors import RequestError
 from gputui.allocating.request import Request
 from gputui.choosing.named_devices import NONE, entries_of
-from gputui.cli.common import INTERNAL, Call, Parser, WrongCallError, duration_type, number_type, parsed_by
+from gputui.cli.common import (
+    INTERNAL,
+    Call,
+    Parser,
+    WrongCallError,
+    add_json_option,
+    duration_type,
+    number_type,
+    parsed_by,
+)
 from gputui.cli.launch_call import (
     add_force,
     add_launch_options,
@@ -24,6 +33,7 @@ from gputui.cli.launch_call import (
     prepared_call,
 )
 from gputui.cli.request_options import add_wait_option, add_window_option, memory
+from gputui.inventory.errors import reason_of
 from gputui.inventory.formatting import MIB
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.typed_json import DocumentError
@@ -94,7 +104,7 @@ def parser(kind: Kind) -> Parser:
     _add_how(made, kind)
     made.add_argument("--request", metavar="JSON", help=INTERNAL)
     form = made.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON")
+    add_json_option(form)
     form.add_argument("--csv", action="store_true", help="print a line per run as CSV")
     what = made.add_mutually_exclusive_group()
     what.add_argument(
@@ -281,8 +291,7 @@ def _tasks_of_file(name: str) -> tuple[tuple[str, ...], ...]:
             with open_given(name) as stream:
                 data = stream.read(_MOST_BYTES + 1)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise WrongCallError(f"cannot read {shown}: {why}") from None
+        raise WrongCallError(f"cannot read {shown}: {reason_of(error)}") from None
     if len(data) > _MOST_BYTES:
         raise WrongCallError(f"{shown} is too long")
     if sum(map(data.count, (b"'", b'"', b"\\"))) > _MOST_MARKS:
