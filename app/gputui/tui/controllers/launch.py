@@ -167,10 +167,15 @@ class LaunchController:
 
     def copy(self) -> None:
         """Put the launch line on the clipboard."""
-        if not self._app_state.selection.decided:
-            self._view.show_message(select_first(self._app_state.screen.keymap), "warn")
-            return
-        self._view.when_files_are_read(lambda: self.copy_text(self._app_state.launch.line))
+        if not self.undecided():
+            self._view.when_files_are_read(lambda: self.copy_text(self._app_state.launch.line))
+
+    def undecided(self) -> bool:
+        """Whether nothing is selected; if so, show a message."""
+        app_state = self._app_state
+        if not app_state.selection.decided:
+            self._view.show_message(select_first(app_state.screen.keymap), "warn")
+        return not app_state.selection.decided
 
     def copy_text(self, text: str) -> None:
         """Put a text on the clipboard, and show the method."""

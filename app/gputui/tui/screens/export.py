@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 
+from gputui.inventory.errors import reason_of
 from gputui.inventory.formatting import printable
 from gputui.launching.exports import DEFAULT, FORMS, ExportError
 from gputui.launching.secrets import secret_in
@@ -104,16 +105,14 @@ class ExportScreen(ListPage):
             self.show_message(f"no {self._form}: {reason}")
             return
 
-        def answered(name: str | None) -> None:
-            if name and name.strip():
+        def write(name: str) -> None:
+            if name.strip():
                 secret = secret_in(self._launch.argv, self._launch.changes)
                 self.show_message(written(name.strip(), text, secret is not None))
-            self.draw()
 
         prompt = f"file for {self._form}"
-        self.app.push_screen(
-            LineScreen(prompt, placeholder="for example: ~/run.txt", keys=(("⏎", "write"),)), answered
-        )
+        line = LineScreen(prompt, placeholder="for example: ~/run.txt", keys=(("⏎", "write"),))
+        self.type_line(line, write)
 
 
 def written(name: str, text: str, private: bool = False) -> str:
@@ -128,6 +127,5 @@ def written(name: str, text: str, private: bool = False) -> str:
     except RuntimeError:
         return f"there is no user {name.partition('/')[0][1:]!r}; nothing was written"
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        return f"cannot write {name}: {reason}"
+        return f"cannot write {name}: {reason_of(error)}"
     return f"wrote {file}"

@@ -309,12 +309,11 @@ class JobsScreen(JobsPage):
             self.show_message(why)
             return
 
-        def answered(line: str | None) -> None:
-            if line and line.strip():
+        def start(line: str) -> None:
+            if line.strip():
                 self.show_message(self._controller.compare(job, line))
-            self.draw()
 
-        self.app.push_screen(
+        self.type_line(
             LineScreen(
                 f"vary what in {job.id}?",
                 placeholder="for example: launcher=python,torchrun env:NCCL_P2P_DISABLE=0,1 --repeat 3",
@@ -322,7 +321,7 @@ class JobsScreen(JobsPage):
                 explain=lambda line: self._controller.explain_comparison(job, line),
                 keys=(("⏎", "start"), ("esc", "cancel")),
             ),
-            answered,
+            start,
         )
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

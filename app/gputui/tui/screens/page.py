@@ -9,7 +9,7 @@ from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual import events
 from textual.actions import parse
@@ -24,6 +24,9 @@ from gputui.tui.main_view import MainView
 from gputui.tui.views.messages import message_line, question_line
 from gputui.tui.views.text import Hints, ItemLines, Line, hint_line
 from gputui.tui.widgets.lines import Lines
+
+if TYPE_CHECKING:
+    from gputui.tui.screens.line_input import LineScreen
 
 _SHORT = 8
 """Lines of height below which a page has no separate line for messages."""
@@ -268,6 +271,16 @@ class Page(ModalScreen[None]):
             self.show_only(before if words is None else words)
 
         self.app.push_screen(LineScreen(self.FILTER_PROMPT, before, typed=self.show_only), answered)
+
+    def type_line(self, line: LineScreen, then: Callable[[str], object]) -> None:
+        """Let the user type a line; `then` gets it, unless they go back."""
+
+        def answered(text: str | None) -> None:
+            if text is not None:
+                then(text)
+            self.draw()
+
+        self.app.push_screen(line, answered)
 
     def show_only(self, words: str) -> None:
         """Show only what has these words."""
