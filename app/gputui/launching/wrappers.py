@@ -15,12 +15,13 @@ from gputui.inventory.others_files import go_on
 from gputui.launching.argument_vector import (
     Option,
     OptionTable,
+    Split,
     program_name,
     read_options,
 )
 from gputui.launching.shell_words import Assignments, assignments
 from gputui.system.environment import Environ, Variables
-from gputui.vendors.visibility import Changes, with_changes
+from gputui.vendors.visibility import Change, Changes, with_changes
 
 
 @frozen
@@ -261,7 +262,7 @@ class WrapperCall:
         return any(option.name == name for option in self.options)
 
 
-def unwrap(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def unwrap(command: Sequence[str]) -> Split:
     """Split off the words before the command: (("uv", "run"), ("torchrun", "train.py")).
 
     A wrapper that starts nothing (`uv pip …`, `env` alone) is the command itself.
@@ -297,7 +298,7 @@ def _split_by_env(words: Sequence[str]) -> tuple[str, ...]:
 
 def assigned(prefix: Sequence[str]) -> Changes:
     """Return the variables that the wrappers before a command set (None: unset)."""
-    found: list[tuple[str, str | None]] = []
+    found: list[Change] = []
     for call in wrappers(prefix):
         found += handed_in(call.words, with_changes({}, found)).items()
         for option in call.options:

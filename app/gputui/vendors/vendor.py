@@ -113,6 +113,7 @@ class Vendor:
                        not known
     one_part           why a process that sees several parts of devices uses only one of them; "" where it
                        uses all
+    facts              what `fact_names` returns, where it is the same for all devices
     data_parallel      whether the Trainer of transformers, in one process, uses all devices that it sees
                        (DataParallel); otherwise it uses the first (transformers, training_args.py)
 
@@ -141,6 +142,7 @@ class Vendor:
     kernel_module: str = ""
     kubernetes: str = ""
     one_part: str = ""
+    facts: Mapping[str, str] = {}
     data_parallel: bool = False
     backend: str = "gloo"
     driver: str = "the driver"
@@ -196,9 +198,13 @@ class Vendor:
     def nodes(self, device: Device, root: Root) -> tuple[str, ...]:
         """Return the device files that a program needs to use the device; () where they are not known.
 
-        The device is read with `Want.NODES`.
+        Without a method of the vendor: the render node and what belongs to it. The device is read with
+        `Want.NODES`.
         """
-        return ()
+        # Imported here: only a confined launch asks.
+        from gputui.system.drm import nodes_of
+
+        return nodes_of(root, device.render)
 
     def all_nodes(self, root: Root) -> tuple[str, ...]:
         """Return the device files that each open one device, or a part of one.
@@ -249,7 +255,7 @@ class Vendor:
 
         "" marks a fact that is never reported for such a device: it is left out where it is not known.
         """
-        return {}
+        return self.facts
 
     def untold(self, device: Device) -> str:
         """Return what cannot be known about the device, and why: a clause, or "" for nothing."""

@@ -32,11 +32,14 @@ CONFINE: tuple[Confine, ...] = ("auto", "always", "never")
 CONFINED = "GPUTUI_CONFINED"
 """The variable that marks a program as confined: a gputui inside counts devices as the driver does."""
 
-Changes = tuple[tuple[str, str | None], ...]
-"""Changes to an environment in display order; None unsets a variable."""
+Change = tuple[str, str | None]
+"""A variable and its new value; None unsets it."""
+
+Changes = tuple[Change, ...]
+"""Changes to an environment in display order."""
 
 
-def with_changes(environ: Variables, changes: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+def with_changes(environ: Variables, changes: Iterable[Change]) -> dict[str, str]:
     """Return the environment with the changes made."""
     return {name: value for name, value in {**environ, **dict(changes)}.items() if value is not None}
 

@@ -20,6 +20,7 @@ from gputui.inventory.others_files import NotReadError, not_read
 from gputui.launching.argument_vector import (
     Option,
     OptionTable,
+    Split,
     machines_of,
     program_name,
     read_options,
@@ -263,9 +264,7 @@ class Program:
         dashes = ("--",) if options and self.behind_dashes and "--" not in command else ()
         return (*command, *dashes, *options)
 
-    def on_devices(
-        self, command: Sequence[str], devices: Sequence[Device], context: CommandContext
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def on_devices(self, command: Sequence[str], devices: Sequence[Device], context: CommandContext) -> Split:
         """Return the command for these devices, and remarks on the changes: options that name devices are
         rewritten, and the word that makes it use several is added where it gives no number."""
         call = self._call(command)
