@@ -101,10 +101,15 @@ def wanting(line: Sequence[Waiter], keys: Among, box: Snapshot | None = None) ->
     )
 
 
+def _by_whose(line: Sequence[Waiter]) -> list[list[Waiter]]:
+    """The waiters of other users, and our own."""
+    return [[each for each in line if each.ours == own] for own in (False, True)]
+
+
 def in_words(line: Sequence[Waiter]) -> str:
     """The waiters ahead in line: "1 person is ahead of you in line: ana (4 devices)", and
     "your own job waits ahead (x3f1, 3 devices)"."""
-    others, own = [w for w in line if not w.ours], [w for w in line if w.ours]
+    others, own = _by_whose(line)
     said = []
     if others:
         how_many = "1 person is" if len(others) == 1 else f"{len(others)} people are"
@@ -122,7 +127,7 @@ def in_words(line: Sequence[Waiter]) -> str:
 
 def names_in_line(line: Sequence[Waiter]) -> str:
     """Who waits, in few words, other users first: "ana (4 devices), 2 more, 3 of your jobs"."""
-    others, own = [w for w in line if not w.ours], [w for w in line if w.ours]
+    others, own = _by_whose(line)
     said = [f"{printable(w.user)} ({devices_text(w.count)})" for w in others[:_MOST_NAMED]]
     said += [f"{len(others) - len(said)} more"] if len(others) > len(said) else []
     if own:

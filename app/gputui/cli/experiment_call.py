@@ -6,7 +6,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gputui.allocating.device_request import DeviceRequest
@@ -34,7 +34,7 @@ from gputui.cli.launch_call import (
 )
 from gputui.cli.request_options import add_wait_option, add_window_option, memory
 from gputui.inventory.errors import reason_of
-from gputui.inventory.formatting import MIB
+from gputui.inventory.formatting import MIB, Tell
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.typed_json import DocumentError
 from gputui.jobs.experiments.axes import NOTHING_VARIED, check_number, read_axis
@@ -333,7 +333,7 @@ class Prepared(NamedTuple):
     held: Request | None
 
 
-def prepared(request: ExperimentRequest, tell: Callable[[str], None]) -> Prepared:
+def prepared(request: ExperimentRequest, tell: Tell) -> Prepared:
     """Prepare the variants of an experiment, without claiming devices. Raises WrongCallError,
     RequestError."""
     kind = request.kind
@@ -362,9 +362,7 @@ def prepared(request: ExperimentRequest, tell: Callable[[str], None]) -> Prepare
     return Prepared(axes, tuple(planned), _for_all(planned) if kind == "comparison" else None)
 
 
-def _prepared(
-    kind: Kind, asked: LaunchRequest, memory: int | None, tell: Callable[[str], None]
-) -> PreparedLaunch:
+def _prepared(kind: Kind, asked: LaunchRequest, memory: int | None, tell: Tell) -> PreparedLaunch:
     """Prepare the launch of a variant. For tasks, `--gpus` names the devices from which theirs are picked.
     Raises RequestError, WrongCallError."""
     if kind == "comparison" and asked.options.nodes > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 GIB = 1024**3
@@ -127,6 +127,13 @@ def short_name(name: str) -> str:
         if name.startswith(prefix):
             return name[len(prefix) :]
     return name
+
+
+Tell = Callable[[str], object]
+"""Gets a line for the user."""
+
+TextWriter = Callable[[str], None]
+"""Takes a text: a terminal, or the clipboard of the person at it."""
 
 
 def gpus(labels: Sequence[str]) -> str:

@@ -40,6 +40,9 @@ _BEAT = 0.1
 _PATIENCE = 2.0
 """Seconds between SIGTERM and SIGKILL."""
 
+Cancelled = threading.Event | None
+"""Is set where a child, and what follows it, is no longer wanted; None: that cannot happen."""
+
 
 @frozen
 class Ended:
@@ -104,7 +107,7 @@ def run(
     environment: Environ,
     directory: str | None = None,
     seconds: float = 120.0,
-    cancelled: threading.Event | None = None,
+    cancelled: Cancelled = None,
     left_out: Sequence[str] = (),
     most: int | None = None,
 ) -> Ended:
@@ -148,7 +151,7 @@ def run(
 
 
 def _follow(
-    child: subprocess.Popen[bytes], output: _Output, seconds: float, cancelled: threading.Event | None
+    child: subprocess.Popen[bytes], output: _Output, seconds: float, cancelled: Cancelled
 ) -> str | None:
     """Wait until the child has ended (None), or must be ended: return why."""
     deadline = time.monotonic() + seconds

@@ -320,6 +320,11 @@ class AppState:
         """The selected devices in their order: the n-th is the program's n-th."""
         return tuple(self.box.by_key[key] for key in self.selection) if self.snapshot else ()
 
+    @property
+    def selected_in_words(self) -> str:
+        """The selected devices, for a sentence: "GPUs 4 and 5"."""
+        return gpus([*map(self.box.label, self.selected)])
+
     @cached_property
     def rows(self) -> tuple[Device, ...]:
         """The listed devices: in the box's order, unless the user sorts or filters."""

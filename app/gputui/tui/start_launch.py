@@ -205,7 +205,7 @@ def rehearse(app_state: AppState, simulated: SimulatedSource | None) -> str:
         return f"nothing is started ({app_state.label})"
     keys = app_state.selection.keys
     job_id = simulated.wait_in_line(app_state.options.command, len(keys), keys, at_once=True)
-    where = gpus([*map(app_state.box.label, app_state.selected)])
+    where = app_state.selected_in_words
     return _told(job_id, f"runs on {where} of the demo only", app_state)
 
 

@@ -66,7 +66,7 @@ def what_it_does(line: str, app_state: AppState) -> str:
     request = read_wait_request(line, app_state)
     ahead, count = ahead_of(request, app_state.box.waiters, app_state), request.count
     place = place_in_line(request, ahead, app_state)
-    named = gpus([*map(app_state.box.label, app_state.selected)])
+    named = app_state.selected_in_words
     then = "" if app_state.demo is None else " The demo only rehearses it."
     if place is None:
         return f"Run as a job? It starts {when_it_starts(request, app_state)}.{then}"

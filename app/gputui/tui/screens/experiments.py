@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 
+from gputui.inventory.formatting import TextWriter
 from gputui.inventory.job import JobError
 from gputui.jobs.experiments import store
 from gputui.jobs.experiments.record import Experiment
@@ -35,7 +36,7 @@ class ExperimentsScreen(ListPage):
     ]
     OF_ITEM = frozenset({"cursor", "figure", "copy", "forget"})
 
-    def __init__(self, view: MainView, environ: Environ, copy_text: Callable[[str], None]) -> None:
+    def __init__(self, view: MainView, environ: Environ, copy_text: TextWriter) -> None:
         super().__init__(view)
         self._environ, self._copy_text = environ, copy_text
         self._kept = Kept()

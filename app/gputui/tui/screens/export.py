@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 
 from gputui.inventory.errors import reason_of
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import TextWriter, printable
 from gputui.launching.exports import DEFAULT, FORMS, ExportError
 from gputui.launching.secrets import secret_in
 from gputui.system.files import write_result
@@ -28,7 +28,7 @@ class ExportScreen(ListPage):
         worded("save", "write", "to a file", "Save to a file", key_line=True),
     ]
 
-    def __init__(self, view: MainView, copy_text: Callable[[str], None]) -> None:
+    def __init__(self, view: MainView, copy_text: TextWriter) -> None:
         super().__init__(view)
         self._launch, self._copy_text = view.app_state.launch, copy_text
         self._text_top = 0

@@ -8,7 +8,7 @@ from functools import partial
 
 from textual import events
 
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import TextWriter, printable
 from gputui.inventory.job import Job, JobError, place_in_list
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.log_screen import Tail
@@ -178,7 +178,7 @@ class JobsScreen(JobsPage):
         view: MainView,
         controller: JobsController,
         environ: Environ,
-        copy_text: Callable[[str], None],
+        copy_text: TextWriter,
         open_experiments: Callable[[], None],
     ) -> None:
         super().__init__(view)

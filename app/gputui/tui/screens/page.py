@@ -20,7 +20,7 @@ from textual.screen import ModalScreen
 from gputui.inventory.light_dataclasses import frozen
 from gputui.tui.actions import BY_ID, by_key, written
 from gputui.tui.app_state import AppState
-from gputui.tui.main_view import MainView
+from gputui.tui.main_view import MainView, Then
 from gputui.tui.views.messages import message_line, question_line
 from gputui.tui.views.text import Hints, ItemLines, Line, hint_line
 from gputui.tui.widgets.lines import Lines
@@ -90,14 +90,12 @@ class Entry(NamedTuple):
     about: str
     names: tuple[str, ...]
     also: str
-    run: Callable[[], object]
+    run: Then
     chosen: bool = False
     acts: bool = False
 
 
-def choice_entry(
-    word: str, label: str, choice: str, about: str, chosen: bool, run: Callable[[], object]
-) -> Entry:
+def choice_entry(word: str, label: str, choice: str, about: str, chosen: bool, run: Then) -> Entry:
     """An entry that takes one choice of the action with this word."""
     name, asked = f"{label} {choice}", f"{word} {choice}"
     return Entry(f":{asked}", name, "now" if chosen else about, (word, name, asked), "", run, chosen)
@@ -143,7 +141,7 @@ class Page(ModalScreen[None]):
     def __init__(self, view: MainView) -> None:
         super().__init__(classes="page")
         self.view = view
-        self._asked: tuple[str, Collection[str], Callable[[], object]] | None = None
+        self._asked: tuple[str, Collection[str], Then] | None = None
         """The question, the keys that answer it with yes, and what is done then; None without a question."""
         self._pressed = False
         """Whether a key or the mouse has been pressed."""
@@ -359,7 +357,7 @@ class Page(ModalScreen[None]):
         self.view.show_message(text, passing=passing)
         self.draw()
 
-    def ask(self, action: str, question: str, then: Callable[[], object]) -> None:
+    def ask(self, action: str, question: str, then: Then) -> None:
         """Ask before a dangerous action. The next key answers: Enter, y, or a key of the action calls `then`;
         Escape and n only end the question; any other key does what it always does."""
         own = [key for each in self._own if each.action == action for key in each.key.split(",")]
