@@ -120,9 +120,8 @@ def note(job: str | None) -> int:
 
 
 def _read() -> Snapshot:
-    want = Want.LOAD | Want.SENSORS | Want.NAMES | Want.PROCESSES | Want.OWNERS | Want.QUEUE
     with opened_in_time(named_source(None, None)) as source:
-        return source.read(want | Want.DETAILS | Want.CLAIM_PROCESSES)
+        return source.read(Want.MONITOR | Want.QUEUE | Want.DETAILS | Want.CLAIM_PROCESSES)
 
 
 def _unused(job: str, box: Snapshot) -> bool:

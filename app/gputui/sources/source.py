@@ -87,8 +87,8 @@ class Want(Flag):
     confined launch needs."""
 
     WIRING = LINKS | TOPOLOGY
-    ALL = LOAD | PROCESSES | OWNERS | CLAIM_PROCESSES | QUEUE | SENSORS | WIRING | NAMES | MODES
     MONITOR = LOAD | PROCESSES | OWNERS | SENSORS | NAMES
+    ALL = MONITOR | CLAIM_PROCESSES | QUEUE | WIRING | MODES
 
 
 class NoSourceError(GputuiError):
