@@ -44,7 +44,6 @@ class ExperimentsScreen(ListPage):
         self._trouble = ""
         self._found: tuple[Experiment, ...] = ()
         self._figure = 0
-        self._down = 0
         self._room = 1
         self._drawn: tuple[Experiment, tuple[int, int, int], list[Line]] | None = None
 
@@ -79,9 +78,7 @@ class ExperimentsScreen(ListPage):
         current = self._current
         assert current is not None
         self._room = max(1, height - len(above))
-        found = self._details(current, width)
-        self._down = min(self._down, max(0, len(found) - self._room))
-        return [*above, *found[self._down : self._down + self._room]]
+        return [*above, *self.text_below(self._details(current, width), self._room)]
 
     def _details(self, current: Experiment, width: int) -> list[Line]:
         """Cached until something changes, as a sweep has up to ten thousand tasks."""
@@ -93,7 +90,7 @@ class ExperimentsScreen(ListPage):
     # Handlers of keys
 
     def action_cursor(self, by: int) -> None:
-        self._down = 0
+        self.below = 0
         super().action_cursor(by)
 
     def action_figure(self, by: int) -> None:
@@ -101,7 +98,7 @@ class ExperimentsScreen(ListPage):
         self.draw()
 
     def action_page(self, by: int) -> None:
-        self._down = max(0, self._down + by * max(1, self._room - 1))
+        self.below = max(0, self.below + by * max(1, self._room - 1))
         self.draw()
 
     def action_copy(self) -> None:

@@ -31,7 +31,6 @@ class ExportScreen(ListPage):
     def __init__(self, view: MainView, copy_text: TextWriter) -> None:
         super().__init__(view)
         self._launch, self._copy_text = view.app_state.launch, copy_text
-        self._text_top = 0
         self._text_of = ""
 
     def item_keys(self) -> Sequence[Hashable]:
@@ -62,15 +61,15 @@ class ExportScreen(ListPage):
         visible = self.window(listing, range(len(listing)), list_room, above=1)
         text = self._text_lines(width)
         if self._form != self._text_of:
-            self._text_of, self._text_top = self._form, 0
+            self._text_of, self.below = self._form, 0
         room = max(1, height - list_room - 2)
-        self._text_top = min(self._text_top, max(0, len(text) - room))
-        below = max(0, len(text) - self._text_top - room)
+        shown = self.text_below(text, room)
+        below = len(text) - self.below - len(shown)
         return [
             title("export", width),
             *visible,
             title(self._form, width, f"▼ {below}" if below else ""),
-            *text[self._text_top : self._text_top + room],
+            *shown,
         ]
 
     def _text_lines(self, width: int) -> list[Line]:
@@ -89,7 +88,7 @@ class ExportScreen(ListPage):
     # Key actions
 
     def action_page(self, by: int) -> None:
-        self._text_top = max(0, self._text_top + by * 5)
+        self.below = max(0, self.below + by * 5)
         self.draw()
 
     def action_copy(self) -> None:

@@ -377,7 +377,7 @@ class ListPage(Page):
 
     def __init__(self, view: MainView) -> None:
         super().__init__(view)
-        self.cursor = 0
+        self.cursor = self.below = 0
         self.key: Hashable | None = None
         self.beyond = ""
         """The filter, and how many lines are above and below those of `window`: "▲ 3 ▼ 12"."""
@@ -463,6 +463,11 @@ class ListPage(Page):
         self.beyond = " ".join([*only, *(f"{mark} {count}" for mark, count in hidden if count > 0)])
         self.lay_out(items[self.top : self.top + room], above)
         return self.pointed(lines[self.top : self.top + room], above)
+
+    def text_below(self, lines: list[Line], room: int) -> list[Line]:
+        """What this room shows of a text below the list, from line `below` on."""
+        self.below = min(self.below, max(0, len(lines) - room))
+        return lines[self.below : self.below + room]
 
     def _those_kept(self, lines: Sequence[Line], items: Sequence[int | None]) -> ItemLines:
         """The lines of the items that the filter leaves, below the headings of their sections."""
