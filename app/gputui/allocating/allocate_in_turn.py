@@ -43,7 +43,7 @@ def refuse_elsewhere(source: Source) -> None:
 
 
 def allocate_in_turn(
-    allocator: Allocator, listener: TurnListener, sleep: Callable[[float], None] = time.sleep
+    allocator: Allocator, listener: TurnListener, sleep: Callable[[float], None]
 ) -> Allocation:
     """The devices of a request, as soon as they are available. Raises what `allocate` and `sleep` raise.
 

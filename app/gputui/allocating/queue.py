@@ -52,7 +52,7 @@ from gputui.inventory.device import Among
 from gputui.inventory.formatting import devices_text, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.waiter import Waiter
+from gputui.inventory.waiter import Waiter, Waiters
 from gputui.system.environment import Environ
 from gputui.system.record_locks import END, unlock
 from gputui.system.users import user_name
@@ -66,7 +66,7 @@ _MOST_NAMED = 3
 """The most waiters that a sentence names; the others are only counted."""
 
 
-def waiters(environ: Environ, found: Iterable[Found] | None = None, keys: Among = None) -> tuple[Waiter, ...]:
+def waiters(environ: Environ, found: Iterable[Found] | None = None, keys: Among = None) -> Waiters:
     """All waiters, the first in line first; those that have lost their place are behind all others.
 
     `found` are the ticket files, where they have been listed already. With `keys`, the devices that they name
@@ -84,12 +84,12 @@ def waiters(environ: Environ, found: Iterable[Found] | None = None, keys: Among 
     return tuple(sorted(there.values(), key=lambda waiter: (waiter.silent, waiter.place)))
 
 
-def in_line_for(keys: Collection[str], environ: Environ, box: Snapshot | None = None) -> tuple[Waiter, ...]:
+def in_line_for(keys: Collection[str], environ: Environ, box: Snapshot | None = None) -> Waiters:
     """The waiters that could take one of these devices, the first in line first; see `wanting`."""
     return wanting(waiters(environ), keys, box)
 
 
-def wanting(line: Sequence[Waiter], keys: Among, box: Snapshot | None = None) -> tuple[Waiter, ...]:
+def wanting(line: Sequence[Waiter], keys: Among, box: Snapshot | None) -> Waiters:
     """The waiters of a line that could take one of these devices (None: any device).
 
     Steps inside leases are left out, and waiters that have lost their place or can never start on this box.
@@ -203,7 +203,7 @@ class Ticket:
         forget_what_was_seen()
         return cls(files, devices, step)
 
-    def ahead(self, environ: Environ, box: Snapshot | None = None) -> tuple[Waiter, ...]:
+    def ahead(self, environ: Environ, box: Snapshot | None = None) -> Waiters:
         """The waiters before us that could take the devices that we wait for.
 
         Only those that have been there, and wanted the same, in each complete look since we got in line: see

@@ -110,7 +110,7 @@ class Route:
     replaced: tuple[str, ...] = ()
 
 
-def route(launch: Launch, environment: Environ, python: str | None = None) -> Route:
+def route(launch: Launch, environment: Environ, python: str | None) -> Route:
     """The way to the interpreter of `launch`, started with `environment`. Raises InterpreterError."""
     prefix, command = unwrap(launch.argv)
     launcher = recognised(command) if command else None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gputui.inventory.job import Job
     from gputui.inventory.topology import Topology
     from gputui.inventory.typed_json import Moment
-    from gputui.inventory.waiter import Waiter
+    from gputui.inventory.waiter import Waiters
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ class Snapshot:
     link_bandwidths: NumberMatrix = ()
     topology: Topology | None = None
     claims: tuple[Claim, ...] = ()
-    waiters: tuple[Waiter, ...] = ()
+    waiters: Waiters = ()
     jobs: tuple[Job, ...] = ()
     missing: str | None = None
     ticks: float | None = field(default=None, compare=False)

@@ -46,3 +46,7 @@ class Waiter:
     def wants_of(self, keys: Among) -> bool:
         """Whether it could take one of these devices (None: any device)."""
         return self.devices is None or keys is None or not self.devices.isdisjoint(keys)
+
+
+Waiters = tuple[Waiter, ...]
+"""Those who wait in line, the first one first."""

@@ -103,7 +103,7 @@ class ContainerCommand:
         return bool(self.arguments.named(("ipc", "shm-size")))
 
     @property
-    def environment(self) -> dict[str, str | None]:
+    def environment(self) -> Variables:
         """The variables of `-e`; None means the value in the engine's own environment (`-e NAME`)."""
         found: dict[str, str | None] = {}
         for option in self.arguments.named(("env",)):

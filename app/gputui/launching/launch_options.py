@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from gputui.inventory.formatting import read_duration, whole_between
 from gputui.inventory.light_dataclasses import field, fields, frozen, replace
-from gputui.inventory.typed_json import Form, Record, Words, check, form_of, wrong
+from gputui.inventory.typed_json import Form, Record, WordList, Words, check, form_of, wrong
+from gputui.system.environment import Assignments
 from gputui.vendors.visibility import CONFINE, Confine, Ids
 
 AUTO = "auto"
@@ -350,7 +351,7 @@ class LaunchOptions:
             read=_idle_release,
         )
     )
-    additions: tuple[tuple[str, str], ...] = ()
+    additions: Assignments = ()
 
     @property
     def time_limit(self) -> float | None:
@@ -375,7 +376,7 @@ _VARIABLE = Annotated[str, check(Words, VARIABLE.fullmatch, "a variable's name")
 _FORMS: dict[str, Any] = {name: Annotated[Any, each.form] for name, each in table().items()}
 OPTIONS = Record(
     LaunchOptions,
-    command=tuple[Words, ...],
+    command=WordList,
     additions=tuple[tuple[_VARIABLE, Words], ...],
     **_FORMS,
 )

@@ -19,8 +19,8 @@ from gputui.launching.argument_vector import (
     program_name,
     read_options,
 )
-from gputui.launching.shell_words import Assignments, assignments
-from gputui.system.environment import Environ, Variables
+from gputui.launching.shell_words import assignments
+from gputui.system.environment import Assignments, Environ, Variables
 from gputui.vendors.visibility import Change, Changes, with_changes
 
 

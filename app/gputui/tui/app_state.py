@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from gputui.choosing.pick import Constraints, PickResult
     from gputui.choosing.queue_outlook import Outlook
     from gputui.inventory.job import Job
-    from gputui.inventory.waiter import Waiter
+    from gputui.inventory.waiter import Waiters
     from gputui.launching.intent import Intent, NamedDevices
     from gputui.timeline.store import Timelines
 
@@ -763,7 +763,7 @@ class AppState:
         return None
 
     @property
-    def in_line(self) -> tuple[Waiter, ...]:
+    def in_line(self) -> Waiters:
         """The waiters that are ahead in the queue for the selected devices."""
         if not self.box.waiters or not self.selected:
             return ()

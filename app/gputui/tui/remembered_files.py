@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import TypeVar, cast
 
-from gputui.launching.host_environment import HostEnvironment
+from gputui.inventory.others_files import TextBeginning
+from gputui.launching.host_environment import HostEnvironment, Version
 from gputui.system.environment import Environ
 from gputui.system.file_stamp import stamp_of
 
@@ -65,10 +66,10 @@ class RememberedFiles(HostEnvironment):
     def text(self, path: str) -> str | None:
         return self._of(path, "text", lambda: self._host.text(path), None)
 
-    def beginning(self, path: str, most: int) -> tuple[str, bool] | None:
+    def beginning(self, path: str, most: int) -> TextBeginning | None:
         return self._of(path, f"beginning {most}", lambda: self._host.beginning(path, most), None)
 
-    def version(self, package: str, program: str) -> tuple[int, ...] | None:
+    def version(self, package: str, program: str) -> Version | None:
         return self._of(program, f"version of {package}", lambda: self._host.version(package, program), None)
 
     def interpreter(self, path: str) -> tuple[str, ...] | None:

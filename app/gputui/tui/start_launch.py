@@ -125,7 +125,7 @@ def run_and_return(
     environ: Environ,
     lease: Lease | None,
     end_without_terminal: Callable[[], NoReturn],
-    line: str | None = None,
+    line: str | None,
 ) -> Returned:
     """Lend the terminal to the command and take it back when it has ended. `line` is the text that shows the
     command, None for the launch line.

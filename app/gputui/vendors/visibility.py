@@ -14,7 +14,7 @@ from typing import Literal
 from gputui.inventory.device import Device, one_model
 from gputui.inventory.formatting import is_digits
 from gputui.inventory.light_dataclasses import frozen
-from gputui.system.environment import Environ, Variables
+from gputui.system.environment import Assignments, Environ, Variables
 
 Ids = Literal["index", "uuid"]
 """How a program is told which devices: by the vendor's own index, or by UUID."""
@@ -55,7 +55,7 @@ class Inherited:
     unknown   why the devices of the list cannot be known, and the remedy; `keys` then has every device
     """
 
-    settings: tuple[tuple[str, str], ...]
+    settings: Assignments
     keys: tuple[str, ...]
     warning: str | None = None
     note: str | None = None

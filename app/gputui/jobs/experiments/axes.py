@@ -14,7 +14,7 @@ from gputui.launching.launch_options import VARIABLE
 from gputui.launching.shell_words import split
 
 if TYPE_CHECKING:
-    from gputui.inventory.typed_json import Words
+    from gputui.inventory.typed_json import WordList, Words
 
 Kind = Literal["option", "env", "arg", "switch", "word", "n", "gpus", "braces"]
 """option   a launch option of `gputui run` ("launcher"), with a value that the option accepts
@@ -54,7 +54,7 @@ class Axis:
 
     kind: Kind
     key: Words
-    values: tuple[Words, ...]
+    values: WordList
     place: int = 0
 
     @property

@@ -11,7 +11,7 @@ from gputui.inventory.device import Device, has_instances
 from gputui.inventory.formatting import devices_text
 from gputui.inventory.light_dataclasses import dataclass, field, frozen
 from gputui.launching.argument_vector import Arguments, OptionTable, Split, read_options, whole_number
-from gputui.launching.host_environment import HostEnvironment, below
+from gputui.launching.host_environment import HostEnvironment, Version, below
 from gputui.launching.intent import CommandContext, DeviceCount, Intent
 from gputui.launching.launch import OwnDevices
 from gputui.launching.launch_options import Meeting
@@ -76,7 +76,7 @@ class LauncherRequest:
         return self.host_environment.program(name, self.environ)
 
     @property
-    def torch(self) -> tuple[int, ...] | None:
+    def torch(self) -> Version | None:
         """The version of the torch that the command starts, None where it is not known."""
         return self.host_environment.version("torch", self.path) if self.path else None
 
