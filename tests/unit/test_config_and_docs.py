@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gputui.allocating.settings import Settings, settings
-from gputui.allocating.settings_tables import _TABLES, DESCRIBED
+from gputui.allocating.settings_tables import DESCRIBED, TABLES
 from gputui.cli.config import template
 from unit.calling import Call
 
@@ -23,7 +23,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_every_setting_is_described() -> None:
-    assert set(DESCRIBED) == {f"{table}.{key}" for table, record in _TABLES.items() for key in record.keys}
+    assert set(DESCRIBED) == {f"{table}.{key}" for table, record in TABLES.items() for key in record.keys}
 
 
 def test_the_defaults_that_are_told_are_those_of_the_program(home: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Protocol
 
 from gputui.allocating.allocation import Allocation
@@ -17,6 +17,7 @@ from gputui.allocating.waiting_loop import Progress, TooLongError, Wait
 from gputui.choosing.capacity import most_ever
 from gputui.choosing.named_devices import keys_named
 from gputui.choosing.pick import Constraints
+from gputui.inventory.device import Among
 from gputui.inventory.formatting import duration
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
@@ -42,7 +43,7 @@ def refuse_elsewhere(source: Source) -> None:
 
 
 def allocate_in_turn(
-    allocator: Allocator, listener: TurnListener, sleep: Callable[[float], None] = time.sleep
+    allocator: Allocator, listener: TurnListener, sleep: Callable[[float], None]
 ) -> Allocation:
     """The devices of a request, as soon as they are available. Raises what `allocate` and `sleep` raise.
 
@@ -111,14 +112,14 @@ def _eligible(allocator: Allocator, snapshot: Snapshot) -> frozenset[str] | None
     return frozenset(key for key in (snapshot.by_key if within is None else within) if key not in never)
 
 
-def _step(snapshot: Snapshot, keys: Collection[str] | None) -> int:
+def _step(snapshot: Snapshot, keys: Among) -> int:
     """The step of our own lease that this call waits for (`Claim.step`); 0 where it may get other devices."""
     if keys is None or not snapshot.own_lease.issuperset(keys):
         return 0
     return 1 + max((claim.step for claim in snapshot.claims if claim.ours and claim.key in keys), default=-1)
 
 
-def _each(allocator: Allocator, snapshot: Snapshot, keys: Collection[str] | None) -> Constraints:
+def _each(allocator: Allocator, snapshot: Snapshot, keys: Among) -> Constraints:
     """The constraints on each device. Named devices may be several MIG instances."""
     return replace(allocator.constraints(snapshot, keys), count=allocator.request.count or 1)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     # `pick`, which must be quick, takes no lease: flock, json and pathlib cost some milliseconds.
     from gputui.allocating.claims.lease import Lease, TakenError
     from gputui.inventory.typed_json import Json
-    from gputui.inventory.waiter import Waiter
+    from gputui.inventory.waiter import Waiters
     from gputui.system.environment import Environ
 from gputui.vendors.visibility import Changes, Ids, Visibility
 
@@ -72,7 +72,7 @@ def _is_ours(cause: object) -> bool:
 class Queue(NamedTuple):
     """The programs that wait for devices like the selected ones, the first in line first."""
 
-    waiters: tuple[Waiter, ...]
+    waiters: Waiters
 
     @property
     def for_any(self) -> bool:

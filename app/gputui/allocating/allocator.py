@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from gputui.allocating.allocation import Allocation, Answer, NoLongerFree, Queue, answer_to, hold, queue_for
@@ -17,7 +17,7 @@ from gputui.choosing.pick import Constraints, PickResult, available, of_own_leas
 from gputui.choosing.speed import unlike
 from gputui.choosing.verdict import Idle, Verdict, Verdicts, verdicts
 from gputui.choosing.verdict_text import claimed, refusals, state_and_reason
-from gputui.inventory.device import Device
+from gputui.inventory.device import Among, Device
 from gputui.inventory.formatting import gpus
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
@@ -108,7 +108,7 @@ class Allocator:
             raise NoSourceError(snapshot.missing)
         return snapshot
 
-    def _look(self, want: Want, among: Collection[str] | None = None) -> Snapshot:
+    def _look(self, want: Want, among: Among = None) -> Snapshot:
         """One more reading, in which every device has the same key as in the readings before."""
         return self.source.read(want | (self.want & Want.WHOLE), among)
 
@@ -176,7 +176,7 @@ class Allocator:
             self._notice(f"{where.words} is GPU {numbers} here: {read}", "note")
         return found.devices
 
-    def constraints(self, snapshot: Snapshot, within: Collection[str] | None) -> Constraints:
+    def constraints(self, snapshot: Snapshot, within: Among) -> Constraints:
         """The constraints on the devices with the keys `within` (None: on all devices)."""
         request, limits = self.request, self.limits(snapshot)
         return Constraints(
@@ -193,9 +193,7 @@ class Allocator:
             vendor=request.vendor,
         )
 
-    def choose(
-        self, avoid: Mapping[str, str] | None = None, only: Collection[str] | None = None
-    ) -> Allocation:
+    def choose(self, avoid: Mapping[str, str] | None = None, only: Among = None) -> Allocation:
         """The devices, not held yet. Raises RequestError, NotEnoughError.
 
         Picked devices are not in `avoid` (key: why it is not available), and are in `only` where it is given.
@@ -218,7 +216,7 @@ class Allocator:
             within = set(only) if within is None else within & set(only)
         return self._best(snapshot, within, avoid or {})
 
-    def held(self, chosen: Allocation, only: Collection[str] | None = None) -> Allocation:
+    def held(self, chosen: Allocation, only: Among = None) -> Allocation:
         """The same devices under a lease, or others (of `only`) if these are taken or no longer free.
 
         Named devices are taken or refused as they are, unless `only` says that they were waited for. Raises

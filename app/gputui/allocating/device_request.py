@@ -17,7 +17,7 @@ from gputui.choosing.rules import Rules
 from gputui.inventory.light_dataclasses import frozen, replace
 
 if TYPE_CHECKING:
-    from gputui.inventory.typed_json import Words
+    from gputui.inventory.typed_json import WordList, Words
 
 
 @frozen
@@ -40,10 +40,10 @@ class DeviceRequest:
     order: Order | None = None
     min_free: int | None = None
     max_util: int | None = None
-    never: tuple[Words, ...] | None = None
-    prefer: tuple[Words, ...] | None = None
+    never: WordList | None = None
+    prefer: WordList | None = None
     mine: bool = False
-    ignore_user: tuple[Words, ...] = ()
+    ignore_user: WordList = ()
     busy_memory: int | None = None
     busy_util: int | None = None
     window: float | None = None

@@ -48,10 +48,11 @@ from gputui.allocating.claims.folder import MAX_FILES, older_folder, own_place
 from gputui.allocating.claims.read import remove_ended
 from gputui.allocating.errors import UnsafeError
 from gputui.choosing.capacity import can_never_start
+from gputui.inventory.device import Among
 from gputui.inventory.formatting import devices_text, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.waiter import Waiter
+from gputui.inventory.waiter import Waiter, Waiters
 from gputui.system.environment import Environ
 from gputui.system.record_locks import END, unlock
 from gputui.system.users import user_name
@@ -65,9 +66,7 @@ _MOST_NAMED = 3
 """The most waiters that a sentence names; the others are only counted."""
 
 
-def waiters(
-    environ: Environ, found: Iterable[Found] | None = None, keys: Collection[str] | None = None
-) -> tuple[Waiter, ...]:
+def waiters(environ: Environ, found: Iterable[Found] | None = None, keys: Among = None) -> Waiters:
     """All waiters, the first in line first; those that have lost their place are behind all others.
 
     `found` are the ticket files, where they have been listed already. With `keys`, the devices that they name
@@ -85,14 +84,12 @@ def waiters(
     return tuple(sorted(there.values(), key=lambda waiter: (waiter.silent, waiter.place)))
 
 
-def in_line_for(keys: Collection[str], environ: Environ, box: Snapshot | None = None) -> tuple[Waiter, ...]:
+def in_line_for(keys: Collection[str], environ: Environ, box: Snapshot | None = None) -> Waiters:
     """The waiters that could take one of these devices, the first in line first; see `wanting`."""
     return wanting(waiters(environ), keys, box)
 
 
-def wanting(
-    line: Sequence[Waiter], keys: Collection[str] | None, box: Snapshot | None = None
-) -> tuple[Waiter, ...]:
+def wanting(line: Sequence[Waiter], keys: Among, box: Snapshot | None) -> Waiters:
     """The waiters of a line that could take one of these devices (None: any device).
 
     Steps inside leases are left out, and waiters that have lost their place or can never start on this box.
@@ -104,10 +101,15 @@ def wanting(
     )
 
 
+def _by_whose(line: Sequence[Waiter]) -> list[list[Waiter]]:
+    """The waiters of other users, and our own."""
+    return [[each for each in line if each.ours == own] for own in (False, True)]
+
+
 def in_words(line: Sequence[Waiter]) -> str:
     """The waiters ahead in line: "1 person is ahead of you in line: ana (4 devices)", and
     "your own job waits ahead (x3f1, 3 devices)"."""
-    others, own = [w for w in line if not w.ours], [w for w in line if w.ours]
+    others, own = _by_whose(line)
     said = []
     if others:
         how_many = "1 person is" if len(others) == 1 else f"{len(others)} people are"
@@ -125,7 +127,7 @@ def in_words(line: Sequence[Waiter]) -> str:
 
 def names_in_line(line: Sequence[Waiter]) -> str:
     """Who waits, in few words, other users first: "ana (4 devices), 2 more, 3 of your jobs"."""
-    others, own = [w for w in line if not w.ours], [w for w in line if w.ours]
+    others, own = _by_whose(line)
     said = [f"{printable(w.user)} ({devices_text(w.count)})" for w in others[:_MOST_NAMED]]
     said += [f"{len(others) - len(said)} more"] if len(others) > len(said) else []
     if own:
@@ -201,7 +203,7 @@ class Ticket:
         forget_what_was_seen()
         return cls(files, devices, step)
 
-    def ahead(self, environ: Environ, box: Snapshot | None = None) -> tuple[Waiter, ...]:
+    def ahead(self, environ: Environ, box: Snapshot | None = None) -> Waiters:
         """The waiters before us that could take the devices that we wait for.
 
         Only those that have been there, and wanted the same, in each complete look since we got in line: see

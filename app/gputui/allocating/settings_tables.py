@@ -54,7 +54,7 @@ _Names = tuple[_Name, ...]
 _Devices = tuple[Annotated[str, check(_Word, could_name, "an index or a UUID (GPU-…, MIG-…)")], ...]
 _ALIASES = form_of(tuple[Annotated[str, parsed(alias)], ...])
 
-_TABLES: dict[str, Record[Any]] = {
+TABLES: dict[str, Record[Any]] = {
     "rules": Record(
         dict,
         "memory utilization window idle_after=idle idle_release ignore_users=ignore mine_is_free=mine",
@@ -149,7 +149,7 @@ def read_tables(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The values of each table, by the fields that it sets. Raises DocumentError, which names the place."""
     found = {}
     for table, values in document.items():
-        record = _TABLES.get(table)
+        record = TABLES.get(table)
         if record is None:
             raise DocumentError(f"unknown table [{table}]")
         unknown = values.keys() - record.keys if isinstance(values, dict) else ()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from gputui.allocating.queue import BEAT, Ticket, is_waiting, names_in_line, nth
-from gputui.choosing.pick import Constraints, Refusal, TooLittleMemory, TooMuchLoad, available
+from gputui.choosing.pick import Constraints, Refusals, TooLittleMemory, TooMuchLoad, available
 from gputui.choosing.queue_text import wanted as wanted_devices
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import verdicts
@@ -19,7 +19,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus
 from gputui.inventory.light_dataclasses import dataclass, field, frozen
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.waiter import Waiter
+from gputui.inventory.waiter import Waiter, Waiters
 from gputui.sources.source import Clock
 from gputui.system.environment import Environ
 
@@ -54,7 +54,7 @@ class Progress:
     lacking   the free devices that do not meet a condition on memory or utilization, each with that condition
     """
 
-    ahead: tuple[Waiter, ...] = ()
+    ahead: Waiters = ()
     snapshot: Snapshot | None = None
     ready: tuple[Device, ...] = ()
     settling: tuple[Device, ...] = ()
@@ -62,7 +62,7 @@ class Progress:
     window: float = 0.0
     limited: bool = False
     keys: frozenset[str] | None = None
-    lacking: tuple[tuple[Device, Refusal], ...] = ()
+    lacking: Refusals = ()
 
     @property
     def words(self) -> str:
@@ -163,7 +163,7 @@ class Wait:
                 due = min(due, sorted(self._since.values())[self.wanted - 1] + window)
             self._rest(due - self.clock(), ahead[-1] if ahead else None)
 
-    def _ahead(self) -> tuple[Waiter, ...]:
+    def _ahead(self) -> Waiters:
         return self.ticket.ahead(self.environ, self.box) if self.ticket is not None else ()
 
     def _pause(self, since: float) -> float:

@@ -5,7 +5,6 @@ The interpreter is started directly, or through a launcher that also chooses dev
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
 from gputui.checking import SCRIPTS, answer
@@ -21,6 +20,7 @@ from gputui.launching.launchers.base import ScriptLauncher
 from gputui.launching.start import missing_program
 from gputui.launching.wrappers import unwrap
 from gputui.system import child_process as process
+from gputui.system.child_process import Cancelled
 from gputui.system.environment import Environ
 
 SECONDS = 120.0
@@ -34,7 +34,7 @@ def check(
     *,
     python: str | None = None,
     seconds: float = SECONDS,
-    cancelled: threading.Event | None = None,
+    cancelled: Cancelled = None,
 ) -> Report:
     """Start the interpreter of `launch` as the launch would, and compare its devices with the chosen ones.
 
@@ -110,7 +110,7 @@ class Route:
     replaced: tuple[str, ...] = ()
 
 
-def route(launch: Launch, environment: Environ, python: str | None = None) -> Route:
+def route(launch: Launch, environment: Environ, python: str | None) -> Route:
     """The way to the interpreter of `launch`, started with `environment`. Raises InterpreterError."""
     prefix, command = unwrap(launch.argv)
     launcher = recognised(command) if command else None

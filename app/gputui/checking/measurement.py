@@ -6,7 +6,6 @@ GB/s are 10^9 bytes a second, one way.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +25,7 @@ from gputui.inventory.typed_json import DocumentError, Form, Positive, Record, c
 from gputui.launching.interpreter import InterpreterError, interpreter
 from gputui.launching.launch import Launch
 from gputui.system import child_process as process
+from gputui.system.child_process import Cancelled
 from gputui.system.environment import Environ
 from gputui.vendors.visibility import with_changes
 
@@ -165,7 +165,7 @@ def measure(
     max_memory: int = GIB,
     force: bool = False,
     seconds: float = SECONDS,
-    cancelled: threading.Event | None = None,
+    cancelled: Cancelled = None,
 ) -> Measured:
     """Measure the devices of `launch`; `report` has proved that the interpreter sees them.
 

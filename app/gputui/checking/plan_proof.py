@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple, TypeVar
@@ -25,6 +24,7 @@ from gputui.planning.reading import configuration, shaped
 from gputui.planning.safetensors import Count
 from gputui.planning.workload import Workload
 from gputui.system import child_process as process
+from gputui.system.child_process import Cancelled
 from gputui.system.environment import Environ
 from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import with_changes
@@ -155,7 +155,7 @@ def prove(
     *,
     python: str | None = None,
     seconds: float = SECONDS,
-    cancelled: threading.Event | None = None,
+    cancelled: Cancelled = None,
 ) -> PlanProof:
     """Ask the interpreter of `launch`, which then sees no device. For a launch without a command: python.
 
@@ -243,7 +243,7 @@ def meta_model(
     name: str,
     *,
     seconds: float = COUNTING,
-    cancelled: threading.Event | None = None,
+    cancelled: Cancelled = None,
 ) -> Model:
     """The model of `place` (a folder or a config.json) with the exact counts of the interpreter `python` (its
     argv), and activations like Llama's.

@@ -85,10 +85,7 @@ class Report:
     @property
     def equal(self) -> bool:
         """Whether the interpreter provably sees the selected devices, in the selected order."""
-        if self.seen is None or self.trouble is not None or self._broken:
-            return False
-        same = all(each.state == "equal" for each in self.comparisons)
-        return same and all(variable.equal for variable in self.variables)
+        return self._sound and all(each.state == "equal" for each in self.comparisons)
 
     @property
     def status(self) -> str:
@@ -99,10 +96,15 @@ class Report:
         return "equal" if self.equal else "unsure" if self._only_unsure else "differs"
 
     @property
+    def _sound(self) -> bool:
+        """Whether there is an answer in which only the devices can differ."""
+        answered = self.seen is not None and self.trouble is None and not self._broken
+        return answered and all(variable.equal for variable in self.variables)
+
+    @property
     def _only_unsure(self) -> bool:
         """Whether the number of devices is as selected, and only the identity of some is unknown."""
-        sound = self.trouble is None and not self._broken and all(each.equal for each in self.variables)
-        return sound and {each.state for each in self.comparisons} in ({"unsure"}, {"unsure", "equal"})
+        return self._sound and {each.state for each in self.comparisons} in ({"unsure"}, {"unsure", "equal"})
 
     @property
     def _framework(self) -> Framework | None:

@@ -5,7 +5,6 @@ Closed forms count the model; for an architecture without one, transformers in t
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from gputui.planning.model import Model, PlanningError, UnknownArchitectureError
 from gputui.planning.reading import find_model, read_model
 from gputui.planning.serving import Serving
 from gputui.planning.workload import Workload, said_of
+from gputui.system.child_process import Cancelled
 from gputui.system.environment import Environ
 from gputui.vendors.registry import vendors
 
@@ -31,7 +31,7 @@ def trained_model(
     options: LaunchOptions,
     environ: Environ,
     directory: Path,
-    cancelled: threading.Event | None = None,
+    cancelled: Cancelled = None,
     serves: bool = False,
 ) -> Model:
     """The model with this name (`read_model`); `directory` is where a relative path begins.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gputui.inventory.formatting import devices_text, is_digits
+from gputui.inventory.formatting import devices_text, is_digits, whole_between
 from gputui.inventory.light_dataclasses import frozen
 
 
@@ -68,10 +68,10 @@ def parse(text: str) -> Grouping:
         name, equals, number = part.strip().partition("=")
         if name not in ("tp", "pp") or not equals or name in found:
             raise GroupingError(f"{given!r} is not one of tp=N, pp=N, tp=N,pp=N, all, none")
-        digits = is_digits(number) and len(number) <= len(str(MAX_DEVICES))
-        if not digits or not 1 <= int(number) <= MAX_DEVICES:
+        size = whole_between(number, 1, MAX_DEVICES)
+        if size is None:
             raise GroupingError(f"{given!r}: {name} is a number of devices, 1 or more")
-        found[name] = int(number)
+        found[name] = size
     return Grouping(found.get("tp", 1), found.get("pp", 1))
 
 
@@ -87,8 +87,8 @@ def parse_request(text: str) -> tuple[int, Grouping]:
     grouping = parse(",".join(words)) if words else ALL_REDUCE
     if number is None and grouping.unit == 1:
         raise GroupingError("enter a number of devices: 4, or 8 tp=2 pp=2")
-    count = grouping.unit if number is None else int(number) if len(number) <= len(str(MAX_DEVICES)) else 0
-    if not 1 <= count <= MAX_DEVICES:
+    count = whole_between(str(grouping.unit) if number is None else number, 1, MAX_DEVICES)
+    if count is None:
         raise GroupingError(f"enter a number of devices from 1 to {MAX_DEVICES}")
     if not grouping.fits(count):
         raise GroupingError(grouping.misfit(count))

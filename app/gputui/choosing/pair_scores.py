@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import combinations
+from operator import or_
 from typing import TypeVar
 
 from gputui.choosing.links import on_one_node
@@ -163,10 +164,6 @@ class PairScores:
             if self.rank[i][j] == rank
         )
 
-    def score_left(self, members: Sequence[int]) -> int:
-        """The sum of the scores of the pairs among all other devices."""
-        return self.total - sum(self.degree[i] for i in members) + self.score_within(members)
-
 
 def _rank(snapshot: Snapshot, one: Device, other: Device) -> int:
     if one is other:
@@ -246,9 +243,24 @@ class SubsetSums:
         return self._score[0][low] + self._score[1][high] + between
 
     def facts(self, subset: int) -> Facts:
-        """The facts of a subset: the sum of degrees, the NUMA nodes as bits, the numbers of whole GPUs and of
-        free GiB, the lowest memory tier, the sum of slowness weights, and the number of displays."""
+        """The facts of a subset: `facts_of` its members."""
         return _united(self._facts[0][subset & self._low], self._facts[1][subset >> self._half])
+
+
+def facts_of(pairs: PairScores, members: Sequence[int]) -> Facts:
+    """The sum of degrees, the NUMA nodes as bits, the numbers of whole GPUs and of free GiB.
+
+    Then the lowest memory tier, the sum of slowness weights, and the number of displays.
+    """
+    return (
+        sum(pairs.degree[i] for i in members),
+        reduce(or_, (1 << pairs.numa[i] for i in members), 0),
+        sum(pairs.devices[i].parent is None for i in members),
+        sum(pairs.free_gib[i] for i in members),
+        min((pairs.memory_tier[i] for i in members), default=0),
+        sum(pairs.slowness_weight[i] for i in members),
+        sum(pairs.display[i] for i in members),
+    )
 
 
 def _united(one: Facts, other: Facts) -> Facts:
@@ -266,17 +278,9 @@ def _united(one: Facts, other: Facts) -> Facts:
 
 def _facts(pairs: PairScores, end: range) -> list[Facts]:
     """The table of facts for each subset of one half, as `SubsetSums.facts`."""
-    table: list[Facts] = [(0, 0, 0, 0, 0, 0, 0)]
+    table = [facts_of(pairs, ())]
     for i in end:
-        of_one = (
-            pairs.degree[i],
-            1 << pairs.numa[i],
-            int(pairs.devices[i].parent is None),
-            pairs.free_gib[i],
-            pairs.memory_tier[i],
-            pairs.slowness_weight[i],
-            int(pairs.display[i]),
-        )
+        of_one = facts_of(pairs, (i,))
         table += [_united(before, of_one) for before in table]
     return table
 

@@ -11,7 +11,7 @@ from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.order import SORT_KEYS, Order, sorted_by
 from gputui.choosing.speed import slowness_weights
 from gputui.choosing.verdict import Verdict, Verdicts
-from gputui.inventory.device import GROUP_SIZES, Device
+from gputui.inventory.device import GROUP_SIZES, Among, Device
 from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.snapshot import Snapshot
 
@@ -37,7 +37,7 @@ class Constraints:
     count: int = 1
     min_free: int | None = None
     max_util: int | None = None
-    within: Collection[str] | None = None
+    within: Among = None
     grouping: Grouping = ALL_REDUCE
     order: Order = "best"
     required: Collection[str] = ()
@@ -86,6 +86,9 @@ class OutsideGroup(NamedTuple):
 Refusal = Verdict | OutsideGroup | NeverTaken | SingleInstance | TooLittleMemory | TooMuchLoad | OtherVendor
 """Why a device is not picked: its verdict, or a constraint. `verdict_text.refusal` makes the text."""
 
+Refusals = tuple[tuple[Device, Refusal], ...]
+"""Devices that are not picked, each with its refusal."""
+
 
 @frozen
 class PickResult:
@@ -95,14 +98,14 @@ class PickResult:
     """
 
     devices: tuple[Device, ...]
-    refused: tuple[tuple[Device, Refusal], ...]
+    refused: Refusals
     alternatives: tuple[Alternative, ...] = ()
 
     def enough(self, constraints: Constraints) -> bool:
         return len(self.devices) >= constraints.count
 
 
-def of_own_lease(snapshot: Snapshot, within: Collection[str] | None) -> set[str] | None:
+def of_own_lease(snapshot: Snapshot, within: Among) -> set[str] | None:
     """The keys of the devices to pick from, None for all: inside a lease, only the devices of the lease.
 
     `within` are the keys to choose among, None for all. Where none of them is in the lease, the user has

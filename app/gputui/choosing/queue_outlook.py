@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from gputui.choosing.capacity import can_never_start, would_do
 from gputui.choosing.idleness import is_long, unused_by
-from gputui.choosing.pick import Refusal, unmet
+from gputui.choosing.pick import Refusals, unmet
 from gputui.choosing.rules import DEFAULT_RULES
 from gputui.choosing.verdict import Cooling, Divided, Prohibited, UsedBy, Verdict, Verdicts
 from gputui.inventory.claim import Claim
@@ -41,7 +41,7 @@ class Turn:
     ahead: int = 0
     could: tuple[Device, ...] | None = None
     free: tuple[Device, ...] = ()
-    lacking: tuple[tuple[Device, Refusal], ...] = ()
+    lacking: Refusals = ()
     ready: float = 0.0
 
 
@@ -138,7 +138,7 @@ def outlook(
     )
 
 
-_Chances = tuple[tuple[Device, ...], tuple[Device, ...], tuple[tuple[Device, Refusal], ...]]
+_Chances = tuple[tuple[Device, ...], tuple[Device, ...], Refusals]
 """`Turn.could`, `Turn.free` and `Turn.lacking`."""
 
 

@@ -6,12 +6,13 @@ The decisions about the queue are in `queue_outlook`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from gputui.choosing.queue_outlook import Occupied, Outlook, Turn
 from gputui.choosing.verdict import UsedBy
 from gputui.choosing.verdict_text import refusals, state_and_brief, unused_text
 from gputui.inventory.columns import Column, T
+from gputui.inventory.device import Among
 from gputui.inventory.formatting import (
     UNKNOWN,
     age,
@@ -41,7 +42,7 @@ def describe_request(waiter: Waiter, snapshot: Snapshot | None) -> str:
     return wanted(waiter.count, waiter.devices, snapshot)
 
 
-def wanted(count: int, keys: Collection[str] | None, snapshot: Snapshot | None) -> str:
+def wanted(count: int, keys: Among, snapshot: Snapshot | None) -> str:
     """`count` of the devices with these keys (None: any): "2 devices", "GPU 4,5", "2 of GPU 4,5,6"."""
     any_of = devices_text(count)
     if keys is None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from gputui.choosing.grouping import Grouping
-from gputui.choosing.pair_scores import PairScores, SubsetSums
+from gputui.choosing.pair_scores import Facts, PairScores, SubsetSums, facts_of
 from gputui.choosing.ring_search import (
     MAX_EXACT,
     bit_positions,
@@ -129,17 +129,14 @@ def _best_first(pairs: PairScores, grouping: Grouping, found: list[RankedSet]) -
 
 def comparison_key(pairs: PairScores, grouping: Grouping, members: Sequence[int]) -> Key:
     """The comparison of sets with equally weak links, as a tuple: larger is better. Indices are left out."""
-    independent = grouping.independent
-    return (
-        sum(pairs.devices[i].parent is None for i in members),
-        0 if independent else pairs.score_within(members),
-        0 if independent else -pairs.numa_count(members),
-        min((pairs.memory_tier[i] for i in members), default=0),
-        -sum(pairs.slowness_weight[i] for i in members),
-        pairs.score_left(members),
-        -sum(pairs.display[i] for i in members),
-        sum(pairs.free_gib[i] for i in members),
-    )
+    return _key(pairs, grouping, pairs.score_within(members), facts_of(pairs, members))
+
+
+def _key(pairs: PairScores, grouping: Grouping, score: int, facts: Facts) -> Key:
+    degrees, nodes, whole, memory, tier, slowness, shown = facts
+    among = (0, 0) if grouping.independent else (score, -bin(nodes).count("1"))
+    left_to_others = pairs.total - degrees + score
+    return (whole, *among, tier, -slowness, left_to_others, -shown, memory)
 
 
 class _DistinctSets:
@@ -218,12 +215,8 @@ def _fast_key(pairs: PairScores, grouping: Grouping) -> Callable[[int], Key]:
     sums = SubsetSums(pairs)
 
     def key(members: int) -> Key:
-        score = sums.score(members)
-        degrees, nodes, whole, memory, tier, slowness, shown = sums.facts(members)
-        among = (0, 0) if grouping.independent else (score, -bin(nodes).count("1"))
-        left = pairs.total - degrees + score
-        first = reversed_bits(members, len(pairs))
-        return (whole, *among, tier, -slowness, left, -shown, memory, first)
+        known = _key(pairs, grouping, sums.score(members), sums.facts(members))
+        return (*known, reversed_bits(members, len(pairs)))
 
     return key
 

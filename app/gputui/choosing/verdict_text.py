@@ -5,7 +5,7 @@ No decision depends on this text. Foreign text (users, commands, driver messages
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.choosing.verdict import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     # `pick` must start quickly, and mostly there is no claim.
     from gputui.choosing.claimed_use import ClaimedUse, UnclaimedUse
     from gputui.choosing.people import Person
-    from gputui.choosing.pick import Refusal
+    from gputui.choosing.pick import Refusal, Refusals
     from gputui.choosing.selection import NotFree
     from gputui.inventory.claim import Claim
     from gputui.inventory.job import Job
@@ -161,7 +161,7 @@ def refusal(why: Refusal, now: float) -> str:
     )
 
 
-def refusals(refused: Iterable[tuple[Device, Refusal]], snapshot: Snapshot) -> str:
+def refusals(refused: Refusals, snapshot: Snapshot) -> str:
     """Why each device is not picked. A reason for several devices is given once: "GPU 0-3,6 free, but …"."""
     alike: dict[str, list[Device]] = {}
     for device, why in refused:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputui.allocating.request import Notice
 from gputui.cli.common import say, terminal_columns, warn
-from gputui.inventory.formatting import duration, printable
+from gputui.inventory.formatting import Tell, duration, printable
 
 if TYPE_CHECKING:
     from gputui.allocating.allocation import Allocation
@@ -24,7 +24,7 @@ class AllocationListener:
     """Prints messages on stderr. On a terminal, progress is one line that rewrites itself; elsewhere it is a
     line at each step and every `_LOG_EVERY` seconds. `tell` prints warnings and notes."""
 
-    def __init__(self, explain: bool = False, tell: Callable[[str], None] = say) -> None:
+    def __init__(self, explain: bool = False, tell: Tell = say) -> None:
         self._explain, self._tell = explain, tell
         self._terminal = sys.stderr is not None and sys.stderr.isatty()
         self._shown = ""

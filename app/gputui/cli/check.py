@@ -21,6 +21,7 @@ from gputui.cli.common import (
     DONE,
     Call,
     Parser,
+    add_json_option,
     duration_type,
     elsewhere,
     opened,
@@ -56,7 +57,7 @@ def parser() -> Parser:
         example="gputui check --gpus 5,4 --bandwidth -- torchrun train.py",
     )
     made.usage = "gputui check [-n N | --gpus LIST] [OPTION…] [-- COMMAND…]"
-    made.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_json_option(made, "print the result as JSON")
     made.add_argument(
         "--timeout",
         type=duration_type(1, 86_400),

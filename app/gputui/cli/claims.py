@@ -17,6 +17,7 @@ from gputui.cli.common import (
     Call,
     Parser,
     WrongCallError,
+    add_json_option,
     add_source_options,
     elsewhere,
     opened,
@@ -30,9 +31,9 @@ from gputui.inventory.claim import Claim
 from gputui.inventory.columns import Column, printed
 from gputui.inventory.formatting import UNKNOWN, age, by, in_time, person, printable
 from gputui.inventory.light_dataclasses import replace
-from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.typed_json import Document, Json, View
-from gputui.sources.source import NoSourceError, Want
+from gputui.sources.source import NoDevices, NoSourceError, Want
 
 _KEEPER = View(Keeper, "pid name")
 _CLAIM = View(
@@ -56,7 +57,7 @@ def parser() -> Parser:
         "has not claimed is marked. `gputui ls` shows what runs without gputui.",
         example="gputui claims --hosts gpu1,gpu2",
     )
-    made.add_argument("--json", action="store_true", help="print JSON")
+    add_json_option(made)
     made.add_argument(
         "--setup",
         nargs="*",
@@ -83,7 +84,7 @@ def main(args: Call) -> int:
 
         print("\n".join(set_up(args.setup)))
         return DONE
-    box, unread = Snapshot(Host(), time.time(), ()), None
+    box, unread = NoDevices().read(), None
     simulated = elsewhere(args)
     try:
         with opened(args) as source:

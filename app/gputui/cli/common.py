@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from gputui.inventory.errors import WrongCallError as WrongCallError
-from gputui.inventory.formatting import is_digits, printable, read_duration
+from gputui.inventory.formatting import printable, read_duration, whole_between
 from gputui.sources.source import Source, Want
 
 if TYPE_CHECKING:
@@ -187,12 +187,17 @@ def number_type(what: str, least: int = 0, most: int = 999_999_999) -> Callable[
     """The argparse type of an integer in digits, from `least` to `most`; `what` names the expected value."""
 
     def number(text: str) -> int:
-        digits = is_digits(text) and len(text) <= len(str(most))
-        if not digits or not least <= int(text) <= most:
+        found = whole_between(text, least, most)
+        if found is None:
             raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
-        return int(text)
+        return found
 
     return number
+
+
+def add_json_option(parser: argparse._ActionsContainer, about: str = "print JSON") -> None:
+    """Add `--json`, which prints what `about` says."""
+    parser.add_argument("--json", action="store_true", help=about)
 
 
 def add_source_options(parser: argparse.ArgumentParser) -> None:
@@ -240,13 +245,20 @@ def _box(name: str) -> str:
     return name
 
 
+def source_of(args: Call | DeviceRequest) -> Source:
+    """Return the source of a call, not open yet."""
+    # Imported here: help and wrong calls need no source.
+    from gputui.allocating.named_source import named_source
+
+    return named_source(args.demo, args.recording, args.root)
+
+
 @contextmanager
 def opened(args: Call | DeviceRequest, cpu_only: bool = False) -> Iterator[Source]:
     """Open the source of a call, and close it at the end. `cpu_only`: no device is needed."""
-    # Imported here: help and wrong calls need no source.
-    from gputui.allocating.named_source import named_source, opened_in_time
+    from gputui.allocating.named_source import opened_in_time
 
-    with opened_in_time(named_source(args.demo, args.recording, args.root), cpu_only) as source:
+    with opened_in_time(source_of(args), cpu_only) as source:
         yield source
 
 
@@ -282,6 +294,12 @@ def say(message: str) -> None:
     with contextlib.suppress(OSError):
         # A message that cannot be written does not change the outcome of a call.
         print(printable(f"gputui: {message}"), file=sys.stderr, flush=True)
+
+
+def say_notes(notes: Iterable[object]) -> None:
+    """Print a line on stderr for each of the notes."""
+    for note in notes:
+        say(f"note: {note}")
 
 
 def warn(message: object) -> None:

@@ -10,7 +10,16 @@ from typing import Any
 
 from gputui.allocating.settings import documents, own_file, settings
 from gputui.allocating.settings_tables import DESCRIBED
-from gputui.cli.common import DONE, Call, Parser, WrongCallError, print_json, print_lines, say
+from gputui.cli.common import (
+    DONE,
+    Call,
+    Parser,
+    WrongCallError,
+    add_json_option,
+    print_json,
+    print_lines,
+    say,
+)
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.text_table import aligned
@@ -62,7 +71,7 @@ def parser() -> Parser:
         example="gputui config --write",
     )
     form = made.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON")
+    add_json_option(form)
     form.add_argument("--write", action="store_true", help="write your settings file, if there is none")
     form.add_argument(
         "--unit", action="store_true", help="print a systemd user unit for `gputui record --daemon`"

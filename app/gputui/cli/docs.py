@@ -6,7 +6,7 @@ import difflib
 from pathlib import Path
 
 import gputui
-from gputui.cli.common import DONE, Call, Parser, WrongCallError, print_json, print_lines
+from gputui.cli.common import DONE, Call, Parser, WrongCallError, add_json_option, print_json, print_lines
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import Document, View
 from gputui.system.terminal_abilities import is_terminal
@@ -22,7 +22,7 @@ def parser() -> Parser:
         example="gputui docs\ngputui docs keys",
     )
     made.add_argument("page", nargs="?", metavar="PAGE", help="the page to show, by its name in the list")
-    made.add_argument("--json", action="store_true", help="print the list, or the page, as JSON")
+    add_json_option(made, "print the list, or the page, as JSON")
     return made
 
 

@@ -11,7 +11,7 @@ from gputui.allocating.claims.folder import Problems, own_place, places
 from gputui.allocating.errors import UnsafeError
 from gputui.allocating.named_source import named_source
 from gputui.allocating.settings import Settings, SettingsError, settings
-from gputui.cli.common import CHECK_FAILED, DONE, Call, Parser, print_json, print_lines
+from gputui.cli.common import CHECK_FAILED, DONE, Call, Parser, add_json_option, print_json, print_lines
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.snapshot import Snapshot
@@ -68,7 +68,7 @@ def parser() -> Parser:
         " what to do. It takes two seconds at most, and starts nothing.",
         example="gputui doctor",
     )
-    made.add_argument("--json", action="store_true", help="print JSON")
+    add_json_option(made)
     return made
 
 

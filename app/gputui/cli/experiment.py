@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
@@ -34,7 +34,7 @@ from gputui.cli.launch_call import allocated, allocated_for
 from gputui.cli.run_as_job import print_job
 from gputui.inventory.columns import printed
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import Tell, printable
 from gputui.inventory.job import JobError
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.text_table import cut
@@ -296,7 +296,7 @@ def _run(
     experiment: Experiment,
     allocation: Allocation | None,
     args: Call,
-    tell: Callable[[str], None],
+    tell: Tell,
 ) -> int:
     environ = given_environment()
     # This variable is for the present process only.
@@ -343,7 +343,7 @@ class _Progress(AllocationListener):
     """Keeps the record of a running experiment, and reports on stderr: each warning and note once, as
     many tasks have the same."""
 
-    def __init__(self, tell: Callable[[str], None], args: Call) -> None:
+    def __init__(self, tell: Tell, args: Call) -> None:
         super().__init__(args.why, tell)
         self._quiet = args.quiet
 

@@ -6,14 +6,23 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.errors import RequestError
 from gputui.allocating.request import Request
 from gputui.choosing.named_devices import NONE, entries_of
-from gputui.cli.common import INTERNAL, Call, Parser, WrongCallError, duration_type, number_type, parsed_by
+from gputui.cli.common import (
+    INTERNAL,
+    Call,
+    Parser,
+    WrongCallError,
+    add_json_option,
+    duration_type,
+    number_type,
+    parsed_by,
+)
 from gputui.cli.launch_call import (
     add_force,
     add_launch_options,
@@ -24,7 +33,8 @@ from gputui.cli.launch_call import (
     prepared_call,
 )
 from gputui.cli.request_options import add_wait_option, add_window_option, memory
-from gputui.inventory.formatting import MIB
+from gputui.inventory.errors import reason_of
+from gputui.inventory.formatting import MIB, Tell
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.typed_json import DocumentError
 from gputui.jobs.experiments.axes import NOTHING_VARIED, check_number, read_axis
@@ -94,7 +104,7 @@ def parser(kind: Kind) -> Parser:
     _add_how(made, kind)
     made.add_argument("--request", metavar="JSON", help=INTERNAL)
     form = made.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON")
+    add_json_option(form)
     form.add_argument("--csv", action="store_true", help="print a line per run as CSV")
     what = made.add_mutually_exclusive_group()
     what.add_argument(
@@ -282,8 +292,7 @@ def _tasks_of_file(name: str) -> tuple[tuple[str, ...], ...]:
             with open_given(name) as stream:
                 data = stream.read(_MOST_BYTES + 1)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise WrongCallError(f"cannot read {shown}: {why}") from None
+        raise WrongCallError(f"cannot read {shown}: {reason_of(error)}") from None
     if len(data) > _MOST_BYTES:
         raise WrongCallError(f"{shown} is too long")
     if sum(map(data.count, (b"'", b'"', b"\\"))) > _MOST_MARKS:
@@ -325,7 +334,7 @@ class Prepared(NamedTuple):
     held: Request | None
 
 
-def prepared(request: ExperimentRequest, tell: Callable[[str], None]) -> Prepared:
+def prepared(request: ExperimentRequest, tell: Tell) -> Prepared:
     """Prepare the variants of an experiment, without claiming devices. Raises WrongCallError,
     RequestError."""
     kind = request.kind
@@ -354,9 +363,7 @@ def prepared(request: ExperimentRequest, tell: Callable[[str], None]) -> Prepare
     return Prepared(axes, tuple(planned), _for_all(planned) if kind == "comparison" else None)
 
 
-def _prepared(
-    kind: Kind, asked: LaunchRequest, memory: int | None, tell: Callable[[str], None]
-) -> PreparedLaunch:
+def _prepared(kind: Kind, asked: LaunchRequest, memory: int | None, tell: Tell) -> PreparedLaunch:
     """Prepare the launch of a variant. For tasks, `--gpus` names the devices from which theirs are picked.
     Raises RequestError, WrongCallError."""
     if kind == "comparison" and asked.options.nodes > 1:

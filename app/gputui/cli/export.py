@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 
-from gputui.cli.common import DONE, Call, Parser, WrongCallError, print_line, say, write_file
+from gputui.cli.common import DONE, Call, Parser, WrongCallError, print_line, say, say_notes, write_file
 from gputui.cli.launch_call import add_force, add_launch_options, launch_of, launch_request
 from gputui.cli.request_options import add_after_options
 from gputui.launching.exports import ALIASES, DEFAULT, FORMS, ExportError, ExportOptions
@@ -58,8 +58,7 @@ def main(args: Call) -> int:
     text = _text(args.form, launch, options)
     if (args.after, args.after_ok) != (None, None):
         say("note: this form does not wait for jobs of gputui; for Slurm's jobs, sbatch has --dependency")
-    for note in FORMS[args.form].notes(launch, options):
-        say(f"note: {note}")
+    say_notes(FORMS[args.form].notes(launch, options))
     if args.copy:
         from gputui.launching.clipboard import copy
 

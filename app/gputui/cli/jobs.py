@@ -16,6 +16,7 @@ from gputui.cli.common import (
     Call,
     Parser,
     WrongCallError,
+    add_json_option,
     duration_type,
     number_type,
     output_width,
@@ -30,7 +31,7 @@ from gputui.cli.job_output import NOT_KNOWN, attached, status_of, write
 from gputui.inventory.formatting import MIB
 from gputui.inventory.job import NOWHERE, Job, JobError, place_in_list
 from gputui.inventory.light_dataclasses import replace
-from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.jobs.foreground import Foreground
 from gputui.jobs.queued import experiment_of
@@ -41,7 +42,7 @@ from gputui.jobs.store import Stored, cannot_read, find_job, forget, readable_jo
 from gputui.jobs.wait import follow, refreshed, start_of_last_lines
 from gputui.launching.quoting import quote
 from gputui.sources.in_time import InTime
-from gputui.sources.source import NoSourceError, Want
+from gputui.sources.source import NoDevices, NoSourceError, Want
 from gputui.system.terminal_abilities import is_terminal
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def parser() -> Parser:
         "or the only one that runs.",
         example="gputui jobs log -f k3f9",
     )
-    made.add_argument("--json", action="store_true", help="print JSON")
+    add_json_option(made)
     made.add_argument("--demo", **_DEMO)
     add_hosts_option(made)
     actions = made.add_subparsers(dest="action", metavar="ACTION", parser_class=_ActionParser)
@@ -231,7 +232,7 @@ def _box(jobs: Sequence[Job], demo: str | None = None) -> Snapshot:
             want = Want.NAMES
     if any(job.state == "running" and job.devices for job in jobs):
         want |= Want.NAMES | Want.PROCESSES | Want.OWNERS | Want.CLAIM_PROCESSES
-    box = Snapshot(Host(), time.time(), ())
+    box = NoDevices().read()
     if want:
         source = InTime(named_source(demo, None), _PATIENCE)
         with contextlib.suppress(NoSourceError):

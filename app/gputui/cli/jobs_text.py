@@ -11,7 +11,7 @@ from gputui.inventory.formatting import duration, energy, number, peak_size, pri
 from gputui.inventory.job import Job
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
-from gputui.inventory.typed_json import Document, Json, View, Words
+from gputui.inventory.typed_json import Document, Json, View, WordList, Words
 from gputui.jobs.columns import on_devices, reason_of, status_text
 from gputui.jobs.record import TOLD_KEYS, TOLD_KINDS
 from gputui.jobs.record_folders import Unreadable
@@ -33,7 +33,7 @@ JOBS = Document("jobs unreadable", jobs=_JOB.list, unreadable=_UNREADABLE.list)
 """Several jobs: `jobs --json`, and what `jobs stop` and `jobs forget` were about."""
 JOB = Document("job", job=_JOB.one)
 """One job: `run --detach --json`, and `jobs wait`, `jobs show` and `jobs rerun`."""
-CALL = Document("id call", id=str, call=tuple[Words, ...])
+CALL = Document("id call", id=str, call=WordList)
 """`jobs show --command --json`: the words of the call that starts the same job again."""
 LOG = Document("id state log lines", Job, log=Words, lines=tuple[str, ...])
 """`jobs log --json`: the lines as a terminal would show them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from gputui.allocating.allocate import allocate
 from gputui.allocating.allocation import Allocation
@@ -28,6 +28,7 @@ from gputui.cli.common import (
     warn,
 )
 from gputui.cli.request_options import AUTO, DESTINATIONS, add_request_options, count, device_request
+from gputui.inventory.formatting import Tell
 from gputui.inventory.light_dataclasses import fields, replace
 from gputui.launching.compose import why_not_on_machines
 from gputui.launching.environment_hints import THREADS, hints
@@ -210,7 +211,7 @@ def launch_of(asked: LaunchRequest, confine: Confine = "never") -> Launch:
 def prepared_call(
     asked: LaunchRequest,
     job: str | None = None,
-    tell: Callable[[str], None] = say,
+    tell: Tell = say,
     confine: Confine | None = None,
 ) -> PreparedLaunch:
     """Combine the demands that a call and its command make on the box.

@@ -11,6 +11,7 @@ from gputui.cli.common import (
     Call,
     Parser,
     WrongCallError,
+    add_json_option,
     output_width,
     print_json,
     print_lines,
@@ -36,7 +37,7 @@ def parser() -> Parser:
     made.add_argument(
         "name", nargs="?", metavar="NAME", help="its new name; without one, the name is removed"
     )
-    made.add_argument("--json", action="store_true", help="print all saved launches as JSON")
+    add_json_option(made, "print all saved launches as JSON")
     return made
 
 

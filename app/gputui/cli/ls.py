@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gputui.allocating.named_source import named_source
 from gputui.choosing.verdict import verdicts
 from gputui.cli.common import (
     DONE,
     Call,
     Parser,
     WrongCallError,
+    add_json_option,
     add_source_options,
     duration_type,
     output_width,
@@ -17,6 +17,7 @@ from gputui.cli.common import (
     print_lines,
     read,
     read_with_past,
+    source_of,
 )
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.ls_text import coloured, document_text, table
@@ -34,7 +35,7 @@ def parser() -> Parser:
         "gputui ls --json | jq '.devices[] | select(.verdict.state == \"free\") | .index'",
     )
     form = made.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_json_option(form, "print JSON instead of a table")
     form.add_argument(
         "--format",
         metavar="TEXT",
@@ -137,5 +138,5 @@ def _follow(args: Call) -> int:
     from gputui.cli.ls_follow import INTERVAL, Changes, Documents, follow
 
     rules = own_settings().rules
-    source = named_source(args.demo, args.recording, args.root)
+    source = source_of(args)
     return follow(source, (Documents if args.json else Changes)(rules), args.interval or INTERVAL)

@@ -58,11 +58,11 @@ def _own_words() -> list[str]:
     """The arguments of this call: those on its command line, or those that are kept out of it."""
     words = sys.argv[1:]
     if words[1:] == ["--sent-words"]:
-        from gputui.inventory.typed_json import DocumentError, Words, form_of, loads
+        from gputui.inventory.typed_json import DocumentError, WordList, form_of, loads
         from gputui.system.environment import WORDS
 
         try:
-            words = [*form_of(tuple[Words, ...]).read(loads(os.environ.pop(WORDS, "")))]
+            words = [*form_of(WordList).read(loads(os.environ.pop(WORDS, "")))]
         except DocumentError as error:
             raise SystemExit(f"gputui: {WORDS}: {error}") from None
     return words

@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gputui.cli.common import WrongCallError, say, warn
+from gputui.inventory.errors import reason_of
 from gputui.sources.source import NoSourceError
 
 FRESH = 1.0
@@ -208,8 +209,7 @@ def serve(address: tuple[str, int], text: Callable[[], str]) -> int:
     try:
         server = Server(address, text)
     except OSError as error:
-        reason = error.strerror or error
-        raise WrongCallError(f"cannot serve on {address[0]}:{address[1]}: {reason}") from None
+        raise WrongCallError(f"cannot serve on {address[0]}:{address[1]}: {reason_of(error)}") from None
     with server:
         host = str(server.server_address[0])
         shown = f"[{host}]" if ":" in host else host

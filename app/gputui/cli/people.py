@@ -15,6 +15,7 @@ from gputui.cli.common import (
     DONE,
     Call,
     Parser,
+    add_json_option,
     add_source_options,
     own_settings,
     print_json,
@@ -54,7 +55,7 @@ def parser() -> Parser:
         "with no visible process come last.",
         example="gputui people",
     )
-    made.add_argument("--json", action="store_true", help="print JSON")
+    add_json_option(made)
     add_source_options(made)
     return made
 

@@ -17,12 +17,14 @@ from gputui.cli.common import (
     Call,
     Parser,
     WrongCallError,
+    add_json_option,
     elsewhere,
     output_width,
     parsed_by,
     print_json,
     print_line,
     say,
+    say_notes,
     warn,
 )
 from gputui.cli.hosts_options import add_hosts_option, without_options
@@ -98,7 +100,7 @@ def parser() -> Parser:
         action="store_true",
         help="show all strategies, with the parts of their memory and their reasons",
     )
-    made.add_argument("--json", action="store_true", help="print the plan as JSON; with --use, the launch")
+    add_json_option(made, "print the plan as JSON; with --use, the launch")
     what = made.add_mutually_exclusive_group()
     what.add_argument(
         "--use", metavar="STRATEGY", help="write the files of this strategy and print the launch line"
@@ -317,8 +319,7 @@ def _use(
         warn(f"{row.name}: {row.outcome}")
     for path in written:
         say(f"wrote {path}")
-    for note in (*ready.notes, *_notices(found, count, row.strategy.devices)):
-        say(f"note: {note}")
+    say_notes((*ready.notes, *_notices(found, count, row.strategy.devices)))
     print_launch(noted(launch), args.json)
     return DONE
 
@@ -376,8 +377,7 @@ def _prove(args: Call, options: LaunchOptions, subject: Subject, made: Plan, fou
         print_line(
             printable(f"  {proof.name}, by {versions}; peak: one device with AdamW, without its context")
         )
-    for remark in proof.remarks:
-        say(f"note: {remark}")
+    say_notes(proof.remarks)
     for problem in proof.problems:
         warn(problem)
     miscounted = any(each.what == "parameters" and each.share for each in compared)

@@ -12,7 +12,7 @@ from gputui.allocating.shortage import only_here
 from gputui.choosing.grouping import ALL_REDUCE
 from gputui.choosing.named_devices import NONE
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import WrongCallError, opened, own_settings, say
+from gputui.cli.common import WrongCallError, opened, own_settings, say, say_notes
 from gputui.cli.planned_training import Subject, subject_of
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.intent import NO_INTENT, Intent
@@ -80,9 +80,8 @@ def settle_auto(asked: LaunchRequest, intent: Intent = NO_INTENT) -> LaunchReque
     by = found.strategy
     plain = by.kind in ("single", "ddp", "serve")
     setup = "" if plain else f" (`gputui plan --use {by.name}` writes its files)"
-    for note in unquantized(subject.model, subject.workload) if isinstance(subject.workload, Serving) else ():
-        say(f"note: {note}")
-    say(f"note: {subject.model.name}: {found.words}{setup}")
+    notes = unquantized(subject.model, subject.workload) if isinstance(subject.workload, Serving) else ()
+    say_notes((*notes, f"{subject.model.name}: {found.words}{setup}"))
     needed = max(found.needed, devices.min_free or 0)
     return replace(asked, devices=replace(devices, auto=False, count=len(found.devices), min_free=needed))
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputui.cli.common import WrongCallError, say
+from gputui.cli.common import WrongCallError, say_notes
 from gputui.inventory.light_dataclasses import frozen
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ def subject_of(asked: LaunchRequest, weights_only: bool = False) -> Subject:
     from gputui.planning.workload import said_of
 
     training = training_of(options, os.environ)
-    for doubt in training.doubts:
-        say(f"note: {doubt}")
+    say_notes(training.doubts)
     model, place = _model(asked, training)
     # The call's words count before the command's, and these before what is usual.
     given = {**said_of(asked.model), "weights_only": weights_only}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 
 from gputui.allocating.claims.folder import unusable
 from gputui.allocating.queue import waiters
@@ -15,6 +14,7 @@ from gputui.cli.common import (
     DONE,
     Call,
     Parser,
+    add_json_option,
     add_source_options,
     elsewhere,
     own_settings,
@@ -27,10 +27,11 @@ from gputui.cli.common import (
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.inventory.claim import Claim
 from gputui.inventory.columns import printed
-from gputui.inventory.snapshot import Host, Snapshot
+from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.typed_json import Document, Json, Positive, View
 from gputui.inventory.waiter import Waiter
-from gputui.sources.source import NoSourceError, Want
+from gputui.sources.source import NoDevices, NoSourceError, Want
 
 # Whether a waiter is a step inside a lease matters only for recordings.
 _WAITER = View(
@@ -48,7 +49,7 @@ def parser() -> Parser:
         "`gputui jobs stop ID` removes your own job from the queue.",
         example="gputui queue",
     )
-    made.add_argument("--json", action="store_true", help="print JSON")
+    add_json_option(made)
     add_hosts_option(made)
     add_source_options(made)
     return made
@@ -68,7 +69,7 @@ def main(args: Call) -> int:
             raise
         # The queue is known without a driver, too.
         unread = str(error)
-        snapshot = Snapshot(Host(), time.time(), (), waiters=waiters(os.environ))
+        snapshot = replace(NoDevices().read(), waiters=waiters(os.environ))
     if args.json:
         print_json(document(snapshot))
     else:

@@ -18,7 +18,7 @@ from gputui.choosing.claimed_use import claimed_uses
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import for_document
-from gputui.cli.common import DONE, Call, WrongCallError, say
+from gputui.cli.common import DONE, Call, WrongCallError, say, source_of
 from gputui.inventory.device import Device
 from gputui.inventory.document import to_document
 from gputui.inventory.readings import HEAD, rows
@@ -44,7 +44,7 @@ def record_every(args: Call, rules: Rules, change: Callable[[Snapshot], Snapshot
     with _output(args.file) as stream, contextlib.suppress(KeyboardInterrupt):
         if table:
             stream.write(HEAD)
-        readings = _readings(named_source(args.demo, args.recording, args.root), args.every)
+        readings = _readings(source_of(args), args.every)
         # The first reading leaves out what takes long, such as power; the second one follows at once.
         for _, snapshot in islice(readings, 1, None):
             shown = change(snapshot) if change is not None else snapshot
@@ -120,9 +120,8 @@ def note(job: str | None) -> int:
 
 
 def _read() -> Snapshot:
-    want = Want.LOAD | Want.SENSORS | Want.NAMES | Want.PROCESSES | Want.OWNERS | Want.QUEUE
     with opened_in_time(named_source(None, None)) as source:
-        return source.read(want | Want.DETAILS | Want.CLAIM_PROCESSES)
+        return source.read(Want.MONITOR | Want.QUEUE | Want.DETAILS | Want.CLAIM_PROCESSES)
 
 
 def _unused(job: str, box: Snapshot) -> bool:

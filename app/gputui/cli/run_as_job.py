@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from gputui.allocating.allocate_in_turn import refuse_elsewhere
 from gputui.allocating.allocation import Allocation
 from gputui.allocating.allocator import Allocator
-from gputui.allocating.named_source import named_source
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import DONE, Call, opened, print_json, print_line, say, warn
+from gputui.cli.common import DONE, Call, opened, print_json, print_line, say, source_of, warn
 from gputui.cli.job_output import attached, say_how_to_come_back
 from gputui.cli.run_held import obey_input
 from gputui.inventory.formatting import devices_text
@@ -47,8 +46,7 @@ def queue(args: Call, prepared: PreparedLaunch, foreground: Foreground | None) -
     count, asked = request.size, prepared.asked
     # Refuse now what the job would be refused for later.
     if request.wait is not None:
-        devices = asked.devices
-        refuse_elsewhere(named_source(devices.demo, devices.recording, devices.root))
+        refuse_elsewhere(source_of(asked.devices))
     if request.picks or request.cpu_only:
         approve(count, ())
     else:

@@ -8,7 +8,7 @@ import re
 from gputui.allocating.request import Request
 from gputui.choosing.named_devices import entries_of
 from gputui.cli.become import become
-from gputui.cli.common import DONE, Call, WrongCallError, elsewhere, print_line, say
+from gputui.cli.common import DONE, Call, WrongCallError, elsewhere, print_line, say, say_notes
 from gputui.cli.launch_call import noted, prepared_call, print_launch, remember_typed
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.slurm import named_place, request_at, slurm_launch, submit
@@ -37,8 +37,7 @@ def run_in_slurm(args: Call, asked: LaunchRequest) -> int:
     vendor = vendor_named(args.vendor) if args.vendor else default_vendor()
     cluster = Slurm().places()
     place, notes = request_at(cluster, *named_place(cluster, args.slurm), count)
-    for note in notes:
-        say(f"note: {note}")
+    say_notes(notes)
     place = replace(place, order=order, detach=args.detach, name=args.name)
     launch = noted(slurm_launch(options, count, place, os.environ, vendor))
     if "SLURM_JOB_ID" in os.environ and not args.detach:

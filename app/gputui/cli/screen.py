@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputui import __version__
-from gputui.allocating.named_source import named_source, opened_in_time
+from gputui.allocating.named_source import opened_in_time
 from gputui.allocating.settings import SettingsError
 from gputui.choosing.verdict import verdicts
 from gputui.cli.become import become
@@ -25,6 +25,7 @@ from gputui.cli.common import (
     elsewhere,
     own_settings,
     say,
+    source_of,
     warn,
 )
 from gputui.cli.subcommands import SUBCOMMANDS
@@ -93,7 +94,7 @@ def parser() -> Parser:
 
 
 def main(args: Call) -> int:
-    source = named_source(args.demo, args.recording, args.root)
+    source = source_of(args)
     found = own_settings()
     reason = _no_screen()
     if reason:

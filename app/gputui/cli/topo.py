@@ -7,11 +7,21 @@ from itertools import combinations
 
 from gputui.choosing.bandwidth import bandwidth, generation
 from gputui.choosing.tree import lines, links_in_words
-from gputui.cli.common import DONE, Call, Parser, add_source_options, print_json, print_lines, read, say
+from gputui.cli.common import (
+    DONE,
+    Call,
+    Parser,
+    add_json_option,
+    add_source_options,
+    print_json,
+    print_lines,
+    read,
+    say,
+)
 from gputui.inventory.device import Device
 from gputui.inventory.document import TOPOLOGY
 from gputui.inventory.formatting import UNKNOWN, printable, short_name
-from gputui.inventory.link import direct_links, family, is_counted
+from gputui.inventory.link import LinkMatrix, direct_links, family, is_counted
 from gputui.inventory.matrix_text import write, write_peers
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.typed_json import Document, Json, View
@@ -37,7 +47,7 @@ TOPO = Document(
     "host=host.name devices matrix=links links=pairs topology",
     Snapshot,
     devices=_DEVICE.list,
-    matrix=tuple[tuple[str | None, ...], ...],
+    matrix=LinkMatrix,
     pairs=_PAIR.list,
     topology=TOPOLOGY.one | None,
 )
@@ -51,9 +61,7 @@ def parser() -> Parser:
         example="gputui topo --json | jq '.links[] | select(.kind == \"NVLink\")'",
     )
     form = made.add_mutually_exclusive_group()
-    form.add_argument(
-        "--json", action="store_true", help="print every pair with kind, count, generation and GB/s as JSON"
-    )
+    add_json_option(form, "print every pair with kind, count, generation and GB/s as JSON")
     form.add_argument("--tree", action="store_true", help="show a tree of NUMA nodes, switches and NVLinks")
     form.add_argument(
         "--p2p", action="store_true", help="show which devices can access each other's memory (peer access)"

@@ -11,6 +11,7 @@ from gputui.cli.common import (
     Call,
     Parser,
     WrongCallError,
+    add_json_option,
     add_source_options,
     duration_type,
     elsewhere,
@@ -66,7 +67,7 @@ def parser() -> Parser:
         help="how far back (7d, 12h); its first day counts as a whole (default 7d)",
     )
     made.add_argument("--by", choices=(*BY,), default="user", help="a row for each of these (default user)")
-    made.add_argument("--json", action="store_true", help="print JSON")
+    add_json_option(made)
     add_hosts_option(made)
     add_source_options(made)
     return made

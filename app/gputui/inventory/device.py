@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from gputui.inventory.formatting import is_digits
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 """The values of some fields of a device, of its telemetry or of a snapshot, by name."""
+
+Among = Collection[str] | None
+"""The `Device.key`s of the devices that count; None: all do."""
 
 FaultKind = Literal["lost", "reset", "error", "processes"]
 """lost: fallen off the bus (NVML 15); reset: needs a reset (NVML 16); processes: its process list

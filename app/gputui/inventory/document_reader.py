@@ -18,7 +18,7 @@ from gputui.inventory.link import SELF
 from gputui.inventory.others_files import parse_json
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.typed_json import DocumentError, Json
-from gputui.inventory.waiter import Waiter
+from gputui.inventory.waiter import Waiter, Waiters
 
 MOST_READING = 2 * MIB
 """The most bytes of a reading of another box; one of 72 busy devices has 200 KiB."""
@@ -122,7 +122,7 @@ def _device(facts: Json, fault: Fault | None, place: int) -> Device:
     return Device(**{**facts, "uuid": facts["uuid"] or "", "fault": fault})
 
 
-def _waiters(rows: tuple[Json, ...]) -> tuple[Waiter, ...]:
+def _waiters(rows: tuple[Json, ...]) -> Waiters:
     for place, row in enumerate(rows, 1):
         if row["place"] != place:
             raise DocumentError(f"expected {place}, its place in the list", "waiters", place - 1, "place")

@@ -33,3 +33,8 @@ class RequestError(GputuiError):
     """No box can meet the request, or it contradicts the command. The message is one line."""
 
     code, status = "bad_request", 2
+
+
+def reason_of(error: object) -> str:
+    """What the system says of an OSError, without its number and file; of any other error, its text."""
+    return str(getattr(error, "strerror", None) or error)

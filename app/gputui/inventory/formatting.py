@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 GIB = 1024**3
@@ -90,6 +90,12 @@ def is_digits(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
+def whole_between(text: str, least: int, most: int) -> int | None:
+    """Parse at most nine digits, a number from `least` to `most`; None for any other text."""
+    number = int(text) if is_digits(text) and len(text) < 10 else -1
+    return number if least <= number <= most else None
+
+
 _DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -121,6 +127,13 @@ def short_name(name: str) -> str:
         if name.startswith(prefix):
             return name[len(prefix) :]
     return name
+
+
+Tell = Callable[[str], object]
+"""Gets a line for the user."""
+
+TextWriter = Callable[[str], None]
+"""Takes a text: a terminal, or the clipboard of the person at it."""
 
 
 def gpus(labels: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.process import Identity
 
 if TYPE_CHECKING:
-    from gputui.inventory.typed_json import Epoch, Moment, SignalNumber, SystemNumber, Words
+    from gputui.inventory.typed_json import Epoch, Moment, SignalNumber, SystemNumber, WordList, Words
 
 State = Literal["starting", "waiting", "running", "done", "failed", "stopped", "ended", "elsewhere"]
 """starting   its record exists, its command has not started yet
@@ -135,7 +135,7 @@ class Job:
     folder: Path = NOWHERE
     name: Words | None = None
     line: Words = ""
-    argv: tuple[Words, ...] = ()
+    argv: WordList = ()
     changes: tuple[tuple[Words, Words | None], ...] = ()
     directory: Words | None = None
     devices: tuple[JobDevice, ...] = ()
@@ -157,7 +157,7 @@ class Job:
     peak_process_memory: int | None = None
     trouble: Trouble | None = None
     launch: object = None
-    withheld: tuple[Words, ...] = ()
+    withheld: WordList = ()
     confined: bool = False
     waits: int | None = None
     taken: Epoch | None = None
@@ -165,8 +165,8 @@ class Job:
     idle_release: float | None = None
     idle_release_at: Epoch | None = None
     client: Words | None = None
-    after: tuple[Words, ...] = ()
-    after_ok: tuple[Words, ...] = ()
+    after: WordList = ()
+    after_ok: WordList = ()
     state: str
     box: str | None = None
     tail: tuple[str, ...] = ()

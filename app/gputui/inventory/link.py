@@ -45,7 +45,7 @@ PEER_WORDS: tuple[str, ...] = ("OK", "CNS", "GNS", "TNS", "DR", "NS", "U")
 """Whether a device reads another's memory directly: yes; no, with the part that does not support it (chipset,
 GPU, topology, switched off in the driver's settings, all of it); or not known (`nvidia-smi topo -p2p r`)."""
 
-PeerMatrix = tuple[tuple[str | None, ...], ...]
+PeerMatrix = LinkMatrix
 """Like `LinkMatrix`, with peer access; the diagonal is X."""
 
 

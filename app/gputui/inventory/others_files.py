@@ -115,7 +115,11 @@ def _regular(facts: os.stat_result) -> None:
         raise OSError(None, "not a regular file")
 
 
-def text_beginning(path: str, most: int) -> tuple[str, bool]:
+TextBeginning = tuple[str, bool]
+"""The text at the beginning of a file, and whether that is the whole file."""
+
+
+def text_beginning(path: str, most: int) -> TextBeginning:
     """The same as text, up to its first NUL, where readers of text stop.
 
     Bytes that are not UTF-8 are kept (surrogateescape), as in the words of a command. Raises as `beginning`.

@@ -10,6 +10,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.formatting import short_name
 from gputui.inventory.light_dataclasses import dataclass, field, frozen, replace
 from gputui.inventory.link import LinkMatrix, NumberMatrix, PeerMatrix
+from gputui.inventory.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,12 +18,15 @@ if TYPE_CHECKING:
     # `pick`, which must be quick, reads no topology, and mostly finds no claim.
     from gputui.inventory.claim import Claim
     from gputui.inventory.job import Job
-    from gputui.inventory.process import Process
     from gputui.inventory.topology import Topology
     from gputui.inventory.typed_json import Moment
-    from gputui.inventory.waiter import Waiter
+    from gputui.inventory.waiter import Waiters
 
 T = TypeVar("T")
+
+
+ProcessGroup = tuple[tuple[Device, Process | None], ...]
+"""The devices that a user's processes of one command run on, each with its process; None: it has none."""
 
 
 @frozen
@@ -91,7 +95,7 @@ class Snapshot:
     link_bandwidths: NumberMatrix = ()
     topology: Topology | None = None
     claims: tuple[Claim, ...] = ()
-    waiters: tuple[Waiter, ...] = ()
+    waiters: Waiters = ()
     jobs: tuple[Job, ...] = ()
     missing: str | None = None
     ticks: float | None = field(default=None, compare=False)
@@ -120,7 +124,7 @@ class Snapshot:
         return {device.key: place for place, device in enumerate(self.devices)}
 
     @cached_property
-    def process_groups(self) -> tuple[tuple[tuple[Device, Process | None], ...], ...]:
+    def process_groups(self) -> tuple[ProcessGroup, ...]:
         """The processes with their devices; a user's processes of one command on several devices are grouped.
 
         A device without processes is included alone, with None.
@@ -132,7 +136,7 @@ class Snapshot:
                 if process is not None and process.user and process.command:
                     key = (process.user, process.command, process.container)
                 jobs.setdefault(key, []).append((device, process))
-        found: list[tuple[tuple[Device, Process | None], ...]] = []
+        found: list[ProcessGroup] = []
         for those in jobs.values():
             if those[0][0] is those[-1][0]:
                 found += [(each,) for each in those]

@@ -262,6 +262,8 @@ SystemNumber = Annotated[int, whole(most=4095)]
 """An exit status, or an error number (Linux: `MAX_ERRNO`), which the system takes again."""
 Words = Annotated[str, Form(_words)]
 """A text that gputui wrote; command lines (2 MiB at most, execve(2)) and paths may have undecodable bytes."""
+WordList = tuple[Words, ...]
+"""Such texts: the words of a command, names, places."""
 
 
 OrNull = Annotated[str | None, Form(text, lambda value: as_text(value) or None, nullable=True)]

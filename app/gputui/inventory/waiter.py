@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from gputui.inventory.device import Among
 from gputui.inventory.light_dataclasses import field, frozen
 
 if TYPE_CHECKING:
@@ -43,6 +43,10 @@ class Waiter:
     min_free: int | None = None
     max_util: int | None = None
 
-    def wants_of(self, keys: Collection[str] | None) -> bool:
+    def wants_of(self, keys: Among) -> bool:
         """Whether it could take one of these devices (None: any device)."""
         return self.devices is None or keys is None or not self.devices.isdisjoint(keys)
+
+
+Waiters = tuple[Waiter, ...]
+"""Those who wait in line, the first one first."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from gputui.inventory.formatting import Tell
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.store import Stored, readable_job, stored
@@ -40,7 +41,7 @@ def settled(asked: LaunchRequest, environ: Environ, follows: bool) -> LaunchRequ
     return replace(asked, after=after, after_ok=after_ok, devices=replace(asked.devices, wait=wait))
 
 
-def wait_for_jobs(asked: LaunchRequest, environ: Environ, tell: Callable[[str], object] = bool) -> None:
+def wait_for_jobs(asked: LaunchRequest, environ: Environ, tell: Tell = bool) -> None:
     """Wait until the jobs of a settled request have ended. Raises AwaitedJobError, JobError."""
     jobs, _ = _awaited(asked, environ)
     while True:

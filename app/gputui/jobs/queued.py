@@ -18,7 +18,7 @@ from gputui.requesting.launch_request import LaunchRequest, sent, sparse
 from gputui.system.environment import Environ
 
 if TYPE_CHECKING:
-    from gputui.inventory.typed_json import Words
+    from gputui.inventory.typed_json import WordList
 
 
 def queue_job(
@@ -53,7 +53,7 @@ class KeptExperiment:
     """The request of the experiment that a job runs, without secrets, and the names of what is withheld."""
 
     experiment: ExperimentRequest
-    withheld: tuple[Words, ...] = ()
+    withheld: WordList = ()
 
 
 _KEPT = Record(KeptExperiment)

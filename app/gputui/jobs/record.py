@@ -26,7 +26,7 @@ from gputui.inventory.job import (
 )
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Identity
-from gputui.inventory.typed_json import Epoch, Moment, Record, Words, check, form_of, schema
+from gputui.inventory.typed_json import Epoch, Moment, Record, WordList, Words, check, form_of, schema
 from gputui.jobs.process_tree import alive
 from gputui.jobs.record_folders import RecordError, read_document, readable, refuse_of_others
 from gputui.system.files import write_private
@@ -74,7 +74,7 @@ TOLD_KINDS: dict[str, Any] = {
 }
 TOLD = Record(Job, TOLD_KEYS, _LATER, **TOLD_KINDS)
 """The facts of a job that `jobs --json` prints and another box reads; an older gputui prints fewer."""
-_WORDS = form_of(tuple[Words, ...])
+_WORDS = form_of(WordList)
 
 
 def without_secrets_of(launch: Launch) -> Launch:

@@ -17,7 +17,7 @@ from gputui.launching.secrets import is_secret, without_secrets
 from gputui.requesting.launch_request import LaunchRequest, sparse
 
 if TYPE_CHECKING:
-    from gputui.inventory.typed_json import Words
+    from gputui.inventory.typed_json import WordList, Words
 
 
 @frozen
@@ -27,7 +27,7 @@ class _Kept:
 
     request: LaunchRequest
     where: Words | None = None
-    withheld: tuple[Words, ...] = ()
+    withheld: WordList = ()
 
 
 _KEPT = Record(_Kept)

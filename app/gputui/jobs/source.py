@@ -12,10 +12,12 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from gputui.inventory.claim import Claim
+from gputui.inventory.device import Among
 from gputui.inventory.formatting import YOU
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Source, Want
+from gputui.system.file_stamp import stamp_of
 from gputui.system.files import NoHomeError, state_folder
 from gputui.system.users import own_name
 
@@ -62,14 +64,14 @@ class WithJobs:
         self._looked = float("-inf")
         self._listed: tuple[int, float] | None = None
         self._stored: Stored | None = None
-        self._tails: dict[str, tuple[tuple[int, int], tuple[str, ...]]] = {}
+        self._tails: dict[str, tuple[object, tuple[str, ...]]] = {}
         self._peaks: dict[str, int] = {}
         self._jobs: tuple[Job, ...] = ()
 
     def open(self) -> None:
         self._source.open()
 
-    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+    def read(self, want: Want = Want.ALL, among: Among = None) -> Snapshot:
         snapshot = self._source.read(want, among)
         self._early(snapshot)
         now = time.monotonic()
@@ -140,11 +142,7 @@ class WithJobs:
         """The last lines of the job's log, read again when the log has changed."""
         from gputui.jobs.last_lines import last_lines
 
-        try:
-            facts = job.log.stat()
-        except OSError:
-            return ()
-        state = (facts.st_size, facts.st_mtime_ns)
+        state = stamp_of(job.log)
         before = self._tails.get(job.id)
         if before is None or before[0] != state:
             before = self._tails[job.id] = (state, last_lines(job.log, _LINES))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from gputui.allocating.settings import Settings, SettingsError, settings
+from gputui.inventory.errors import reason_of
 from gputui.inventory.formatting import read_duration
 from gputui.inventory.job import STEPS, Job, JobDevice, JobError, Trouble
 from gputui.inventory.light_dataclasses import replace
@@ -274,8 +275,7 @@ def _supervise(
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise StartError(f"cannot start {launch.argv[0]!r}: {reason}", 126) from None
+            raise StartError(f"cannot start {launch.argv[0]!r}: {reason_of(error)}", 126) from None
         finally:
             os.close(reply)
             os.close(log)

@@ -17,6 +17,9 @@ from typing import Literal
 from gputui.inventory.formatting import is_digits
 from gputui.inventory.light_dataclasses import frozen, replace
 
+Split = tuple[tuple[str, ...], tuple[str, ...]]
+"""The words of a command, or words about it, in two parts."""
+
 
 class OptionTable:
     """The options of a program: lists of their names, without dashes and with "-" for "_". An option with

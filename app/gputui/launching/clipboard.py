@@ -11,9 +11,10 @@ import base64
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
+from gputui.inventory.formatting import TextWriter
 from gputui.inventory.light_dataclasses import frozen
 from gputui.system.environment import Environ
 from gputui.system.trust import program
@@ -37,7 +38,7 @@ def osc52(text: str) -> str:
     return f"\x1b]52;c;{base64.b64encode(text.encode(errors='surrogateescape')).decode()}\x07"
 
 
-def copy(text: str, environ: Environ, write: Callable[[str], None] | None = None) -> Copied:
+def copy(text: str, environ: Environ, write: TextWriter | None = None) -> Copied:
     """Copy `text`; `write` sends an escape sequence to the terminal (default: through /dev/tty)."""
     for name, argv in tools(environ):
         if _fed(argv, text, environ):

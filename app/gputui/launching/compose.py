@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gputui.choosing.grouping import MAX_DEVICES
 from gputui.choosing.named_devices import NONE
@@ -32,7 +32,7 @@ from gputui.launching.programs.serving import SERVING
 from gputui.launching.python_command import is_python
 from gputui.launching.read_intent import read_intent
 from gputui.launching.wrappers import assigned, unwrap, with_variables
-from gputui.system.environment import Environ
+from gputui.system.environment import Environ, Variables
 from gputui.vendors.registry import vendor_of
 from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Changes, Visibility, with_changes
@@ -390,7 +390,7 @@ def _warn_of_lists(
     notices: Completed,
     devices: Sequence[Device],
     options: LaunchOptions,
-    wanted: Mapping[str, str | None],
+    wanted: Variables,
     visibility: Visibility,
     intent: Intent,
 ) -> None:
@@ -423,5 +423,5 @@ def _warn_of_lists(
         notices.warn(f"{count.words} in the command asks for {count.number}, with {number}")
 
 
-def _shown(values: Mapping[str, str | None]) -> str:
+def _shown(values: Variables) -> str:
     return " ".join(f"-u {name}" if value is None else f"{name}={value}" for name, value in values.items())

@@ -7,7 +7,7 @@ the help texts of docker 28, podman 5 and nerdctl 2; `--gpus` as docker's client
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from gputui.inventory.device import Device
@@ -20,6 +20,7 @@ from gputui.launching.argument_vector import (
     read_options,
     whole_number,
 )
+from gputui.system.environment import Variables
 from gputui.vendors.vendor import Vendor
 
 Engine = Literal["docker", "podman", "nerdctl"]
@@ -102,7 +103,7 @@ class ContainerCommand:
         return bool(self.arguments.named(("ipc", "shm-size")))
 
     @property
-    def environment(self) -> dict[str, str | None]:
+    def environment(self) -> Variables:
         """The variables of `-e`; None means the value in the engine's own environment (`-e NAME`)."""
         found: dict[str, str | None] = {}
         for option in self.arguments.named(("env",)):
@@ -162,7 +163,7 @@ class ContainerCommand:
         self,
         devices: Sequence[Device],
         vendor: Vendor,
-        variables: Mapping[str, str | None],
+        variables: Variables,
         before: Sequence[str] = (),
     ) -> ContainerCommand:
         """Return the same container with exactly these devices, in place of those that it requests itself.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
-from gputui.launching.argument_vector import program_name, whole_number, write_options
+from gputui.launching.argument_vector import Split, program_name, whole_number, write_options
 from gputui.launching.container_command import ContainerCommand, gives_devices
 from gputui.launching.host_environment import HostEnvironment
 from gputui.launching.intent import DeviceCount, Intent
@@ -105,7 +105,7 @@ def program_of_image(image: str) -> Program | None:
     return next((program for program in PROGRAMS if name in program.images), None)
 
 
-def started_inside(container: ContainerCommand) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def started_inside(container: ContainerCommand) -> Split:
     """Return the words with which the image starts its program, where the command gives only options for that
     program, and the command as it was typed."""
     command = container.command

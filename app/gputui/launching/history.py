@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gputui.inventory.columns import Column
 from gputui.inventory.errors import WrongCallError
-from gputui.inventory.formatting import counted, duration, is_digits, printable
+from gputui.inventory.formatting import counted, duration, printable, whole_between
 from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.launching.launch_options import AUTO, LaunchOptions
 from gputui.launching.secrets import is_secret, secret_word
@@ -155,6 +155,5 @@ def find_launch(known: Sequence[PastLaunch], word: str) -> int | None:
     for place, each in enumerate(known):
         if each.name == word:
             return place
-    if is_digits(word) and len(word) < 7 and 1 <= int(word) <= len(known):
-        return int(word) - 1
-    return None
+    number = whole_between(word, 1, len(known))
+    return None if number is None else number - 1

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
+from gputui.inventory.errors import reason_of
 from gputui.inventory.light_dataclasses import fields
 from gputui.inventory.typed_json import DocumentError, Epoch, Json, Record, Words, whole
 from gputui.launching.history import (
@@ -96,7 +97,7 @@ def change(environ: Environ, how: Callable[[Launches], Launches]) -> Launches:
                 write_private(folder / "launches.json", text)
     except OSError as error:
         raise KeepError(
-            f"launches cannot be saved in {str(folder)!r}: {error.strerror or error};"
+            f"launches cannot be saved in {str(folder)!r}: {reason_of(error)};"
             " set XDG_STATE_HOME to a writable folder"
         ) from None
     return kept

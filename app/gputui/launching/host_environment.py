@@ -14,13 +14,16 @@ from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import TypeVar
 
-from gputui.inventory.others_files import beginning, not_read, text_beginning
+from gputui.inventory.others_files import TextBeginning, beginning, not_read, text_beginning
 from gputui.launching.wrappers import behind_env
 from gputui.system.environment import Environ
 
 T = TypeVar("T")
 
 READING = "the files that the command names are being read …"
+
+Version = tuple[int, ...]
+"""The numbers of a version: (2, 9, 1)."""
 
 _MOST = 1 << 16
 """The most bytes of a configuration that are read: a file named by mistake may be of any size."""
@@ -61,7 +64,7 @@ class HostEnvironment:
         """Return the file's text; None where there is no file, it is not text, or it has more than 64 KiB."""
         return None
 
-    def beginning(self, path: str, most: int) -> tuple[str, bool] | None:
+    def beginning(self, path: str, most: int) -> TextBeginning | None:
         """Return the first `most` bytes of a regular file, and whether that is all of it; None where there is
         no such file. Bytes after a NUL are not read.
 
@@ -82,7 +85,7 @@ class HostEnvironment:
         """Return the path of a program, as a shell with that environment would find it."""
         return None
 
-    def version(self, package: str, program: str) -> tuple[int, ...] | None:
+    def version(self, package: str, program: str) -> Version | None:
         """Return the version of a Python package installed in the environment that the program belongs to."""
         return None
 
@@ -104,7 +107,7 @@ class ThisHost(HostEnvironment):
 
     def __init__(self) -> None:
         super().__init__()
-        self._versions: dict[tuple[str, str], tuple[int, ...] | None] = {}
+        self._versions: dict[tuple[str, str], Version | None] = {}
 
     def text(self, path: str) -> str | None:
         found = self.beginning(path, _MOST)
@@ -115,7 +118,7 @@ class ThisHost(HostEnvironment):
             not_read(os.path.basename(path), f"it has NUL bytes, or more than {_MOST >> 10} KiB")  # noqa: PTH119
         return text if whole and not _SURROGATE.search(text) else None
 
-    def beginning(self, path: str, most: int) -> tuple[str, bool] | None:
+    def beginning(self, path: str, most: int) -> TextBeginning | None:
         try:
             return text_beginning(path, most)
         except OSError as error:
@@ -135,7 +138,7 @@ class ThisHost(HostEnvironment):
     def program(self, name: str, environ: Environ) -> str | None:
         return shutil.which(name, path=environ.get("PATH"))
 
-    def version(self, package: str, program: str) -> tuple[int, ...] | None:
+    def version(self, package: str, program: str) -> Version | None:
         key = (package, program)
         if key not in self._versions:
             self._versions[key] = _version(package, program)
@@ -177,7 +180,7 @@ def is_free(port: int) -> bool:
     return True
 
 
-def _version(package: str, program: str) -> tuple[int, ...] | None:
+def _version(package: str, program: str) -> Version | None:
     """Return the version by the folders in site-packages; the interpreter takes 20 to 60 times as long."""
     for home in _environments(program):
         for pattern in (

@@ -17,7 +17,7 @@ from gputui.inventory.errors import RequestError
 from gputui.inventory.formatting import devices_text, is_digits, printable
 from gputui.inventory.light_dataclasses import field, fields, frozen, replace
 from gputui.launching.host_environment import HostEnvironment
-from gputui.system.environment import Environ
+from gputui.system.environment import Environ, Variables
 from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Visibility, with_changes
 
@@ -270,7 +270,7 @@ class CommandContext:
         """The rules for a list that is not the value of a variable."""
         return self.vendors[0].visibility
 
-    def with_variables(self, variables: Mapping[str, str | None]) -> CommandContext:
+    def with_variables(self, variables: Variables) -> CommandContext:
         """Return the context of a command after a wrapper that sets these variables (None: unsets)."""
         environ = with_changes(self.environ, variables.items())
         return replace(self, environ=environ, typed=self.typed | variables.keys())

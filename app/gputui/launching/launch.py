@@ -11,7 +11,7 @@ from gputui.launching.quoting import Quoting, assignment, change_directory, quot
 from gputui.system.environment import Environ
 from gputui.vendors.registry import vendor_named, vendor_of
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Changes, with_changes
+from gputui.vendors.visibility import Change, Changes, with_changes
 
 
 @frozen
@@ -103,7 +103,7 @@ class Launch:
         """The device files that it cannot open."""
         return self.inside.left_out if self.inside is not None else ()
 
-    def with_changes(self, *changes: tuple[str, str | None]) -> Launch:
+    def with_changes(self, *changes: Change) -> Launch:
         """The launch with further changes to the environment, confined or not."""
         inside = self.inside and replace(self.inside, changes=(*self.inside.changes, *changes))
         return replace(self, changes=(*self.changes, *changes), inside=inside)

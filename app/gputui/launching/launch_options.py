@@ -13,9 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from gputui.inventory.formatting import is_digits, read_duration
+from gputui.inventory.formatting import read_duration, whole_between
 from gputui.inventory.light_dataclasses import field, fields, frozen, replace
-from gputui.inventory.typed_json import Form, Record, Words, check, form_of, wrong
+from gputui.inventory.typed_json import Form, Record, WordList, Words, check, form_of, wrong
+from gputui.system.environment import Assignments
 from gputui.vendors.visibility import CONFINE, Confine, Ids
 
 AUTO = "auto"
@@ -122,9 +123,10 @@ def option(facts: Option) -> Any:
 
 def number_of(text: str) -> int:
     """Parse a number of processes, machines, threads or devices. Raises OptionError."""
-    if not (is_digits(text) and len(text) < 10 and 1 <= int(text) <= MOST):
+    number = whole_between(text, 1, MOST)
+    if number is None:
         raise OptionError(f"{text!r} is not a number from 1 to {MOST}")
-    return int(text)
+    return number
 
 
 def with_home(text: str) -> str:
@@ -349,7 +351,7 @@ class LaunchOptions:
             read=_idle_release,
         )
     )
-    additions: tuple[tuple[str, str], ...] = ()
+    additions: Assignments = ()
 
     @property
     def time_limit(self) -> float | None:
@@ -374,7 +376,7 @@ _VARIABLE = Annotated[str, check(Words, VARIABLE.fullmatch, "a variable's name")
 _FORMS: dict[str, Any] = {name: Annotated[Any, each.form] for name, each in table().items()}
 OPTIONS = Record(
     LaunchOptions,
-    command=tuple[Words, ...],
+    command=WordList,
     additions=tuple[tuple[_VARIABLE, Words], ...],
     **_FORMS,
 )

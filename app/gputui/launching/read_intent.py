@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.others_files import NotReadError, not_read, one_reading
@@ -28,7 +28,7 @@ from gputui.launching.script_intent import python_intent, shell_intent
 from gputui.launching.shell_words import assignments
 from gputui.launching.started_script import started_script
 from gputui.launching.wrappers import assigned, handed_in, unwrap
-from gputui.system.environment import Environ
+from gputui.system.environment import Environ, Variables
 from gputui.vendors.registry import vendors
 from gputui.vendors.vendor import Vendor
 from gputui.vendors.visibility import Visibility
@@ -165,7 +165,7 @@ def _of_each_rank(intent: Intent) -> Intent:
     return replace(intent.as_it_stands(), count=None, group=None, trainer=False)
 
 
-def _listed(variables: Mapping[str, str | None], context: CommandContext) -> Intent:
+def _listed(variables: Variables, context: CommandContext) -> Intent:
     """Return the intent of a list of devices among variables."""
 
     def read_by(visibility: Visibility) -> int:

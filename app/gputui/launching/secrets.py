@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from gputui.launching.argument_vector import likely_options, program_name
+from gputui.launching.argument_vector import Split, likely_options, program_name
 from gputui.launching.launchers import recognised
 from gputui.launching.python_command import read_python
 from gputui.launching.secret_table import (
@@ -119,7 +119,7 @@ def secret_in(command: Sequence[str], changes: Changes) -> str | None:
     )
 
 
-def without_secrets(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def without_secrets(command: Sequence[str]) -> Split:
     """Return the command with `MARK` for each apparent secret, and the secrets' descriptions, each once."""
     found = _found(command)
     words = list(command)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.others_files import NotReadError, go_on
 from gputui.launching.shell_words import WordsError, assignments, split
-from gputui.system.environment import Environ
+from gputui.system.environment import Environ, Variables
 
 _MOST_COMMANDS = 2_000
 """The most commands that are followed, counting each iteration of a loop."""
@@ -88,7 +88,7 @@ class StartedCommand:
 
     words: tuple[str, ...]
     unknown: tuple[str, ...]
-    variables: Mapping[str, str | None]
+    variables: Variables
     not_known: Mapping[str, str]
     certain: bool
     line: int

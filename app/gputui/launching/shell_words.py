@@ -11,9 +11,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from gputui.launching.quoting import quote
-
-Assignments = tuple[tuple[str, str], ...]
-"""Variables and their values, as before a command."""
+from gputui.system.environment import Assignments
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _HARMLESS = r"""[^"\\`$]*(?:(?:\\.|\$(?!\())[^"\\`$]*)*"""

@@ -39,7 +39,7 @@ class StartedScript:
 def started_script(
     command: Sequence[str],
     host_environment: HostEnvironment,
-    directory: str | None = None,
+    directory: str | None,
 ) -> StartedScript | None:
     """Return the script that a command starts, also through wrappers and launchers; None for no script.
 

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.others_files import go_on
 from gputui.launching.argument_vector import (
     Option,
     OptionTable,
+    Split,
     program_name,
     read_options,
 )
-from gputui.launching.shell_words import Assignments, assignments
-from gputui.system.environment import Environ
-from gputui.vendors.visibility import Changes, with_changes
+from gputui.launching.shell_words import assignments
+from gputui.system.environment import Assignments, Environ, Variables
+from gputui.vendors.visibility import Change, Changes, with_changes
 
 
 @frozen
@@ -261,7 +262,7 @@ class WrapperCall:
         return any(option.name == name for option in self.options)
 
 
-def unwrap(command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def unwrap(command: Sequence[str]) -> Split:
     """Split off the words before the command: (("uv", "run"), ("torchrun", "train.py")).
 
     A wrapper that starts nothing (`uv pip …`, `env` alone) is the command itself.
@@ -297,7 +298,7 @@ def _split_by_env(words: Sequence[str]) -> tuple[str, ...]:
 
 def assigned(prefix: Sequence[str]) -> Changes:
     """Return the variables that the wrappers before a command set (None: unset)."""
-    found: list[tuple[str, str | None]] = []
+    found: list[Change] = []
     for call in wrappers(prefix):
         found += handed_in(call.words, with_changes({}, found)).items()
         for option in call.options:
@@ -352,7 +353,7 @@ def with_variables(
     return written, replaced
 
 
-def _with_assignments(prefix: Sequence[str], values: Mapping[str, str | None]) -> tuple[str, ...]:
+def _with_assignments(prefix: Sequence[str], values: Variables) -> tuple[str, ...]:
     """Return the wrappers with these values in their assignments; assignments with None are removed."""
     words = list[str]()
     for call in wrappers(prefix):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gputui.inventory.device import Device
     from gputui.inventory.snapshot import Snapshot
     from gputui.inventory.typed_json import Json
-    from gputui.inventory.waiter import Waiter
+    from gputui.inventory.waiter import Waiters
     from gputui.library.request import File
 
 
@@ -50,7 +50,7 @@ class Box:
         return tuple(device for device in self.devices if self.verdicts[device.key].free)
 
     @property
-    def waiters(self) -> tuple[Waiter, ...]:
+    def waiters(self) -> Waiters:
         """The waiters for devices, in the order of the queue."""
         return self.snapshot.waiters
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gputui.allocating.named_source import named_source, opened_in_time
 from gputui.inventory.claim import Claim
+from gputui.inventory.device import Among
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Source, Want
@@ -55,7 +56,7 @@ class _ForThreads:
         with reading:
             self._source.open()
 
-    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+    def read(self, want: Want = Want.ALL, among: Among = None) -> Snapshot:
         with reading:
             snapshot = self._source.read(want, among)
         if self.label or not _held:

@@ -16,6 +16,7 @@ from gputui.allocating.settings import Settings
 from gputui.choosing.links import weakest
 from gputui.choosing.named_devices import NONE, entries_of
 from gputui.inventory.device import Device
+from gputui.inventory.formatting import Tell
 from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.launching.compose import compose, refusal
 from gputui.launching.daemonizers import refusal_of
@@ -146,7 +147,7 @@ def prepare(
     read: CommandRead,
     settings: Settings,
     job: str | None = None,
-    tell: Callable[[str], object] = lambda text: None,
+    tell: Tell = lambda text: None,
 ) -> PreparedLaunch:
     """Combine the demands of the call and of its command.
 

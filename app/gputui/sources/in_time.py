@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TypeVar
 
+from gputui.inventory.device import Among
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Source, Want
 
@@ -31,7 +32,7 @@ class InTime:
     def open(self) -> None:
         self._done(self._source.open)
 
-    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+    def read(self, want: Want = Want.ALL, among: Among = None) -> Snapshot:
         return self._done(lambda: self._source.read(want, among))
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ import socket
 import time
 from typing import Annotated
 
+from gputui.inventory.errors import reason_of
 from gputui.inventory.formatting import MIB
 from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.typed_json import DocumentError, Record, form_of, loads_of_others, number, within
@@ -148,10 +149,9 @@ def _asked(host: str, port: int, path: str, end: float) -> bytes:
     except TimeoutError:
         raise NoSourceError(f"{where} has not answered for {_PATIENCE:.0f} seconds") from None
     except (OSError, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or error
         raise NoSourceError(
-            f"{where} cannot be queried: {why}; `ray start --head` with the package ray[default] starts one,"
-            " and --ray HOST:PORT names another"
+            f"{where} cannot be queried: {reason_of(error)}; `ray start --head` with the package ray[default]"
+            " starts one, and --ray HOST:PORT names another"
         ) from None
     # (http.client takes seconds for a large answer in pieces of one byte.)
     head, _, body = data.partition(b"\r\n\r\n")

@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from gputui.inventory.device import Device
+from gputui.inventory.device import Among, Device
 from gputui.inventory.document_reader import from_document, from_json
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
@@ -124,7 +124,7 @@ class RecordedSource:
         )
         return replace(at(box, 0.0, 0.0), host=Host(box.host), devices=devices, peers=())
 
-    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+    def read(self, want: Want = Want.ALL, among: Among = None) -> Snapshot:
         self.open()
         assert self._snapshot is not None
         trouble, self._trouble = self._trouble, None

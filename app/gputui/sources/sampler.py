@@ -238,7 +238,7 @@ class Sampler:
 
     def _wanted(self, asked: bool) -> Want:
         now = time.monotonic()
-        want = Want.LOAD | Want.NAMES | Want.QUEUE
+        want = always = Want.LOAD | Want.NAMES | Want.QUEUE
         if asked:
             # `asked` may precede a confined launch.
             want |= Want.NODES
@@ -248,7 +248,7 @@ class Sampler:
                 self._due[part] = now + every
         if self._last_good is None:
             # The first snapshot leaves out what takes long: psutil alone takes 20 ms to import.
-            want = Want.LOAD | Want.NAMES | Want.QUEUE | Want.PROCESSES
+            want = always | Want.PROCESSES
             want |= Want.OWNERS if self._owners_at_once else Want(0)
             self._due.clear()
         elif not self._linked:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from enum import Flag, auto
 from typing import Protocol
 
+from gputui.inventory.device import Among
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.snapshot import Host, Snapshot
 
@@ -86,8 +87,8 @@ class Want(Flag):
     confined launch needs."""
 
     WIRING = LINKS | TOPOLOGY
-    ALL = LOAD | PROCESSES | OWNERS | CLAIM_PROCESSES | QUEUE | SENSORS | WIRING | NAMES | MODES
     MONITOR = LOAD | PROCESSES | OWNERS | SENSORS | NAMES
+    ALL = MONITOR | CLAIM_PROCESSES | QUEUE | WIRING | MODES
 
 
 class NoSourceError(GputuiError):
@@ -119,7 +120,7 @@ class NoDevices:
 
     def open(self) -> None: ...
 
-    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+    def read(self, want: Want = Want.ALL, among: Among = None) -> Snapshot:
         return Snapshot(Host(), time.time(), ())
 
     def close(self) -> None: ...
@@ -136,7 +137,7 @@ class Source(Protocol):
     def open(self) -> None:
         """Get ready. Raise NoSourceError with cause and remedy."""
 
-    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+    def read(self, want: Want = Want.ALL, among: Among = None) -> Snapshot:
         """Return a snapshot of the box. A failure of one device stays on that device; raise NoSourceError if
         all fail.
 

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gputui.inventory.errors import reason_of
 from gputui.inventory.formatting import MIB
 from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.typed_json import DocumentError, loads
@@ -38,6 +39,9 @@ _BEAT = 0.1
 
 _PATIENCE = 2.0
 """Seconds between SIGTERM and SIGKILL."""
+
+Cancelled = threading.Event | None
+"""Is set where a child, and what follows it, is no longer wanted; None: that cannot happen."""
 
 
 @frozen
@@ -103,7 +107,7 @@ def run(
     environment: Environ,
     directory: str | None = None,
     seconds: float = 120.0,
-    cancelled: threading.Event | None = None,
+    cancelled: Cancelled = None,
     left_out: Sequence[str] = (),
     most: int | None = None,
 ) -> Ended:
@@ -130,7 +134,7 @@ def run(
     try:
         child = started(left_out, start)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+        reason = reason_of(error)
         if directory is not None and isinstance(error, OSError) and error.filename == directory:
             return Ended(None, "", f"cannot change to {directory!r}: {reason}")
         return Ended(None, "", f"{argv[0]!r} cannot be started: {reason}")
@@ -147,7 +151,7 @@ def run(
 
 
 def _follow(
-    child: subprocess.Popen[bytes], output: _Output, seconds: float, cancelled: threading.Event | None
+    child: subprocess.Popen[bytes], output: _Output, seconds: float, cancelled: Cancelled
 ) -> str | None:
     """Wait until the child has ended (None), or must be ended: return why."""
     deadline = time.monotonic() + seconds

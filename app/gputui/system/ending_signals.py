@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -25,22 +26,29 @@ class EndedError(BaseException):
 
 
 @contextmanager
+def answered(answers: Mapping[int, Any]) -> Iterator[None]:
+    """Answer signals with these handlers within this context. A signal that our parent process has set to be
+    ignored stays ignored: `nohup gputui compare` goes on when its terminal is closed."""
+    before = {number: signal.getsignal(number) for number in answers}
+    ours = [number for number in answers if before[number] is not signal.SIG_IGN]
+    try:
+        for number in ours:
+            signal.signal(number, answers[number])
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, before[number])
+
+
+@contextmanager
 def until_a_signal() -> Iterator[None]:
     """Raise EndedError at an ending signal within this context."""
 
     def end(number: int, _: FrameType | None) -> None:
         raise EndedError(number)
 
-    before = {number: signal.getsignal(number) for number in _ENDING}
-    try:
-        for number in _ENDING:
-            # `nohup gputui compare` goes on when its terminal is closed.
-            if before[number] is not signal.SIG_IGN:
-                signal.signal(number, end)
+    with answered(dict.fromkeys(_ENDING, end)):
         yield
-    finally:
-        for number, answer in before.items():
-            signal.signal(number, answer)
 
 
 @contextmanager

@@ -10,6 +10,12 @@ from collections.abc import Mapping
 Environ = Mapping[str, str]
 """An environment: the values of its variables."""
 
+Variables = Mapping[str, str | None]
+"""The values of some variables; None for one that is removed."""
+
+Assignments = tuple[tuple[str, str], ...]
+"""Variables with their values, in their order."""
+
 _SET = "LC_CTYPE"
 _VALUES = ("C.UTF-8", "C.utf8", "UTF-8")
 """Python's own values where the locale is "C", even where the user has set it (PEP 538)."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from gputui.inventory.formatting import MIB
+from gputui.system.file_stamp import stamp_of
 
 _SUBORDINATE = "/etc/subuid"
 _MOST_BYTES = MIB
@@ -25,7 +26,7 @@ def user_name(uid: int) -> str:
     milliseconds for each. (A container may give all its own uids below 65,536 to containers.)
     """
     with contextlib.suppress(KeyError):
-        if uid < 65_536 or _range_of(uid, _ranges(_SUBORDINATE, _stamp(_SUBORDINATE))) is None:
+        if uid < 65_536 or _range_of(uid, _ranges(_SUBORDINATE, stamp_of(_SUBORDINATE))) is None:
             return pwd.getpwuid(uid).pw_name
     return str(uid)
 
@@ -51,7 +52,7 @@ class Persons:
         """Return the person's own uid."""
         if uid not in self._known:
             if self._ranges is None:
-                self._ranges = _ranges(_SUBORDINATE, _stamp(_SUBORDINATE))
+                self._ranges = _ranges(_SUBORDINATE, stamp_of(_SUBORDINATE))
             found = _range_of(uid, self._ranges)
             self._known[uid] = uid if found is None else _number(found[2], found[0])
         return self._known[uid]
@@ -61,14 +62,6 @@ def _range_of(uid: int, ranges: Sequence[_Range]) -> _Range | None:
     """Return the range that has a uid; None where it is nobody's."""
     place = bisect(ranges, (uid + 1,)) - 1
     return ranges[place] if place >= 0 and uid < ranges[place][1] else None
-
-
-def _stamp(path: str) -> tuple[int, int, int] | None:
-    """What changes with a file; None where it is missing."""
-    with contextlib.suppress(OSError):
-        facts = os.stat(path)  # noqa: PTH116 - every second
-        return facts.st_ino, facts.st_size, facts.st_mtime_ns
-    return None
 
 
 @lru_cache(maxsize=1)

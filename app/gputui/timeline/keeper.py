@@ -14,6 +14,7 @@ from collections.abc import Callable
 from math import inf
 from pathlib import Path
 
+from gputui.inventory.errors import reason_of
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.system.environment import Environ
@@ -135,7 +136,7 @@ class Keeper:
         except KeyError:
             pass  # one of very many devices was dropped during the write: the next minute writes again
         except (OSError, NoHomeError, ImportError) as error:
-            self.problem = (error.strerror if isinstance(error, OSError) else "") or str(error)
+            self.problem = reason_of(error)
 
     def _day(self, moment: float) -> tuple[Path, Day]:
         """Return the file of a day, and the usage in it: a damaged one is put aside. Raise OSError."""

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from gputui.inventory.device import Device
+from gputui.inventory.errors import reason_of
 from gputui.inventory.formatting import MIB, YOU
 from gputui.inventory.light_dataclasses import dataclass, field
 from gputui.inventory.others_files import beginning, parse_json
@@ -352,7 +353,7 @@ def recorded(environ: Environ, since: float, until: float, by: str | None = None
     except FileNotFoundError:
         pass
     except (OSError, NoHomeError) as error:
-        found.damaged[folder] = getattr(error, "strerror", None) or str(error)
+        found.damaged[folder] = reason_of(error)
     first, last = date_of(since), date_of(until)
     for name in names:
         date, _, ending = name.partition(".")
@@ -363,6 +364,6 @@ def recorded(environ: Environ, since: float, until: float, by: str | None = None
         except DamagedDayError:
             found.damaged[date] = "the file is damaged"
         except OSError as error:
-            found.damaged[date] = error.strerror or str(error)
+            found.damaged[date] = reason_of(error)
     found.total.labels[own_name()] = YOU
     return found

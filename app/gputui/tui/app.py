@@ -23,7 +23,7 @@ from textual.driver import Driver
 from textual.screen import Screen
 from textual.widget import Widget
 
-from gputui.inventory.formatting import printable
+from gputui.inventory.formatting import TextWriter, printable
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.sampler import Sampler
 from gputui.sources.source import Clock
@@ -71,7 +71,7 @@ class GputuiApp(App[Outcome]):
         sampler: Sampler,
         mailbox: Mailbox,
         comparisons: Comparisons,
-        write: Callable[[str], None] | None = None,
+        write: TextWriter | None = None,
         clock: Clock = time.time,
         driver_class: type[Driver] | None = None,
         signals: EarlySignals | None = None,

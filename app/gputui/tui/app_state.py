@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from gputui.choosing.pick import Constraints, PickResult
     from gputui.choosing.queue_outlook import Outlook
     from gputui.inventory.job import Job
-    from gputui.inventory.waiter import Waiter
+    from gputui.inventory.waiter import Waiters
     from gputui.launching.intent import Intent, NamedDevices
     from gputui.timeline.store import Timelines
 
@@ -69,6 +69,9 @@ ORDER_NAMES: dict[Order, str] = {
 """What the screen calls the orders of devices."""
 
 _NOT_READ = Snapshot(Host(), 0.0, ())
+
+Told = tuple["AppState", str | None]
+"""The app state after an action, and a message about it."""
 
 
 @frozen
@@ -320,6 +323,11 @@ class AppState:
         """The selected devices in their order: the n-th is the program's n-th."""
         return tuple(self.box.by_key[key] for key in self.selection) if self.snapshot else ()
 
+    @property
+    def selected_in_words(self) -> str:
+        """The selected devices, for a sentence: "GPUs 4 and 5"."""
+        return gpus([*map(self.box.label, self.selected)])
+
     @cached_property
     def rows(self) -> tuple[Device, ...]:
         """The listed devices: in the box's order, unless the user sorts or filters."""
@@ -380,9 +388,9 @@ class AppState:
             return replace(self, cursor=rows[-1 if by > 1 else 0].key)
         return replace(self, cursor=rows[min(max(place + by, 0), len(rows) - 1)].key)
 
-    # Selecting by hand. A method here and below returns the new app state and a message about it.
+    # Selecting by hand.
 
-    def toggle(self, device: Device) -> tuple[AppState, str | None]:
+    def toggle(self, device: Device) -> Told:
         """Select or deselect the device, a busy one too (see `warnings`). The devices that the command has
         chosen are a proposal, which the first device of the user's own replaces."""
         if self.proposed and self.selected:
@@ -445,7 +453,7 @@ class AppState:
         grouping = self.suggestion.grouping if self.suggestion else ALL_REDUCE
         return grouping if grouping.fits(len(self.selection)) else ALL_REDUCE
 
-    def add_best(self) -> tuple[AppState, str | None]:
+    def add_best(self) -> Told:
         """Add the next best device; with a grouping, as many as complete the groups; if no more can be used
         together, select the next best set of the same size.
 
@@ -522,7 +530,7 @@ class AppState:
         back = self._select(selection)
         return back if options is None else back._not_read_again(options)
 
-    def next_best(self) -> tuple[AppState, str | None]:
+    def next_best(self) -> Told:
         """Select the next best set of the same size; after the last set, the best again."""
         before = self.suggested
         if before is None:
@@ -593,7 +601,7 @@ class AppState:
         read = self.command_choice.options if self.command_choice else LaunchOptions()
         return (read.command, read.additions) != (self.options.command, self.options.additions)
 
-    def with_command_read(self, again: bool = False) -> tuple[AppState, str | None]:
+    def with_command_read(self, again: bool = False) -> Told:
         """Select what the command asks for; the selection stays where it asks for nothing. Unless `again`, it
         also stays where the command asks for the same as before, or only for a number and the user has
         selected devices: nobody but the user knows which ones, and in which order."""
@@ -627,7 +635,7 @@ class AppState:
         choice = CommandChoice(self.options, said.words, chosen, said.firm)
         return replace(selected, command_choice=choice, proposed=problem is None), problem
 
-    def _select_named(self, devices: NamedDevices) -> tuple[AppState, str | None]:
+    def _select_named(self, devices: NamedDevices) -> Told:
         """Select the devices that the command names."""
         if not devices.listed:
             return self._select(Selection(cpu_only=True)), None
@@ -666,7 +674,7 @@ class AppState:
 
     # The order of the selected devices
 
-    def reorder(self, by: int) -> tuple[AppState, str | None]:
+    def reorder(self, by: int) -> Told:
         """Move the selected device under the cursor, or else the last one selected, earlier or later in the
         order.
 
@@ -689,7 +697,7 @@ class AppState:
             return self
         return replace(self._select(self.selection.move(key, place - rank)), cursor=key)
 
-    def in_order(self, order: Order) -> tuple[AppState, str | None]:
+    def in_order(self, order: Order) -> Told:
         """Put the selected devices in this order."""
         if len(self.selected) < 2:
             return self, "an order needs two selected devices: space or 0-9 selects"
@@ -772,7 +780,7 @@ class AppState:
         return None
 
     @property
-    def in_line(self) -> tuple[Waiter, ...]:
+    def in_line(self) -> Waiters:
         """The waiters that are ahead in the queue for the selected devices."""
         if not self.box.waiters or not self.selected:
             return ()

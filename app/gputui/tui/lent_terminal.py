@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 from gputui.inventory.formatting import printable
+from gputui.system.ending_signals import answered
 from gputui.tui.first_frame import terminal_stream
 from gputui.tui.terminal_size import terminal_size
 
@@ -127,19 +128,13 @@ class LentTerminal:
         answers: dict[int, Any] = {signal.SIGINT: _nothing, signal.SIGQUIT: _nothing}
         answers |= dict.fromkeys((signal.SIGTSTP, signal.SIGCONT), signal.SIG_DFL)
         answers |= {getattr(signal, name): self._end for name in _ENDS}
-        before = {number: signal.getsignal(number) for number in answers}
-        # A signal that our parent process has set to be ignored (nohup) stays ignored.
-        ours = {number for number in answers if before[number] is not signal.SIG_IGN}
-        for number in ours:
-            signal.signal(number, answers[number])
-        # The event loop sees every signal through this descriptor, and would exit after the command.
-        waker = signal.set_wakeup_fd(-1)
-        try:
-            yield
-        finally:
-            signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-            for number in ours:
-                signal.signal(number, before[number])
+        with answered(answers):
+            # The event loop sees every signal through this descriptor, and would exit after the command.
+            waker = signal.set_wakeup_fd(-1)
+            try:
+                yield
+            finally:
+                signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
 
     def _end(self, number: int, frame: object) -> None:
         import psutil

@@ -52,10 +52,14 @@ class SelectionView(Protocol):
         """Push a screen over this one. A pending launch is cancelled."""
 
 
+Then = Callable[[], object]
+"""What is done next; what it returns is of no interest."""
+
+
 class MainView(SelectionView, Protocol):
     """The main screen, as pages and controllers see it."""
 
-    def when_files_are_read(self, then: Callable[[], object]) -> None:
+    def when_files_are_read(self, then: Then) -> None:
         """Call `then` once the displayed launch is up to date with its files; at once if it already is."""
 
     @property

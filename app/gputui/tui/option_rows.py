@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -14,7 +13,15 @@ from gputui.inventory.formatting import duration
 from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.launching.compose import launcher_of
 from gputui.launching.environment_hints import hints
-from gputui.launching.launch_options import AUTO, NEVER, OptionError, table, with_home, with_value
+from gputui.launching.launch_options import (
+    AUTO,
+    NEVER,
+    VARIABLE,
+    OptionError,
+    table,
+    with_home,
+    with_value,
+)
 from gputui.launching.wrappers import unwrap
 from gputui.tui.app_state import AppState
 from gputui.tui.cycle import following
@@ -121,7 +128,7 @@ def changed(app_state: AppState, row: Row, value: Any) -> AppState:
         if row.id == NEW and value is not None:
             name, equals, text = value.partition("=")
             name = name.strip()
-            if not equals or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
+            if not equals or not VARIABLE.fullmatch(name):
                 raise OptionError(f"{value!r} is not NAME=VALUE")
             value = text
         if value in (None, False):

@@ -24,6 +24,7 @@ from gputui.inventory.formatting import (
 )
 from gputui.inventory.light_dataclasses import dataclass, field, frozen, replace
 from gputui.inventory.process import Process, earliest
+from gputui.inventory.snapshot import ProcessGroup
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.views.selection import runs
@@ -191,17 +192,13 @@ class Fold:
     idle: bool
 
 
-Group = tuple[tuple[Device, Process | None], ...]
-"""The content of a single row where there is little room: see `Snapshot.process_groups`."""
-
-
-def groups(app_state: AppState) -> list[Group]:
+def groups(app_state: AppState) -> list[ProcessGroup]:
     """The groups to list where there is little room, of the devices that the filter leaves: first those who
     hold a device without using it, because they may be asked for it, then the user's own.
 
     Nothing is formatted here: of two thousand rows, thirty are visible.
     """
-    found: Sequence[Group] = app_state.box.process_groups
+    found: Sequence[ProcessGroup] = app_state.box.process_groups
     if app_state.screen.filter:
         listed = {device.key for device in app_state.rows}
         found = [tuple(each for each in group if each[0].key in listed) for group in found]
@@ -214,17 +211,17 @@ def groups(app_state: AppState) -> list[Group]:
     return [group for *_, group in sorted(ranked, key=lambda each: each[:2], reverse=True)]
 
 
-def _is_idle(app_state: AppState, group: Group) -> bool:
+def _is_idle(app_state: AppState, group: ProcessGroup) -> bool:
     """Whether somebody holds one of the devices without using it."""
     return any(app_state.verdicts[device.key].shown == "idle" for device, _ in group)
 
 
-def folded(app_state: AppState, found: Sequence[Group]) -> list[Fold]:
+def folded(app_state: AppState, found: Sequence[ProcessGroup]) -> list[Fold]:
     """Each group as one row: a user's processes of one command on several devices as "0–3", "4 × 66.1G"."""
     return [_fold(app_state, group) for group in found]
 
 
-def _fold(app_state: AppState, group: Group) -> Fold:
+def _fold(app_state: AppState, group: ProcessGroup) -> Fold:
     keys = {device.key for device, _ in group}
     current, idle = app_state.cursor in keys, _is_idle(app_state, group)
     first = _row(app_state, *group[0])

@@ -7,13 +7,14 @@ is drawn again with it.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Hashable
 from typing import TypeVar, cast
 
-from gputui.launching.host_environment import HostEnvironment
+from gputui.inventory.others_files import TextBeginning
+from gputui.launching.host_environment import HostEnvironment, Version
 from gputui.system.environment import Environ
+from gputui.system.file_stamp import stamp_of
 
 T = TypeVar("T")
 
@@ -30,14 +31,14 @@ class RememberedFiles(HostEnvironment):
         super().__init__()
         self._host, self._on_missing = host, on_missing
         self._known: dict[Hashable, object] = {}
-        self._seen: dict[str, tuple[int, ...]] = {}
+        self._seen: dict[str, object] = {}
         """The state of each path when it was read: see `_state`."""
         self.missing = False
 
     def forget_changed(self) -> bool:
         """Forget everything if a file has changed; return whether one has. Everything, because the result
         from one file may depend on another. Do not call on the main thread."""
-        if all(_state(path) == before for path, before in self._seen.copy().items()):
+        if all(stamp_of(path) == before for path, before in self._seen.copy().items()):
             return False
         self._seen, self._known = {}, {}
         return True
@@ -59,16 +60,16 @@ class RememberedFiles(HostEnvironment):
     def _of(self, path: str, how: str, read: Callable[[], T], unread: T) -> T:
         if threading.current_thread() is not threading.main_thread():
             # The state is taken before the read, so that a change during the read counts as a change.
-            self._seen.setdefault(path, _state(path))
+            self._seen.setdefault(path, stamp_of(path))
         return self.reading_of((how, path), read, unread)
 
     def text(self, path: str) -> str | None:
         return self._of(path, "text", lambda: self._host.text(path), None)
 
-    def beginning(self, path: str, most: int) -> tuple[str, bool] | None:
+    def beginning(self, path: str, most: int) -> TextBeginning | None:
         return self._of(path, f"beginning {most}", lambda: self._host.beginning(path, most), None)
 
-    def version(self, package: str, program: str) -> tuple[int, ...] | None:
+    def version(self, package: str, program: str) -> Version | None:
         return self._of(program, f"version of {package}", lambda: self._host.version(package, program), None)
 
     def interpreter(self, path: str) -> tuple[str, ...] | None:
@@ -87,12 +88,3 @@ class RememberedFiles(HostEnvironment):
 
     def free_port(self) -> int | None:
         return self._host.free_port()
-
-
-def _state(path: str) -> tuple[int, ...]:
-    """A value that changes when the file does; () where there is no file."""
-    try:
-        found = os.stat(path)  # noqa: PTH116 - a text
-    except (OSError, ValueError):
-        return ()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

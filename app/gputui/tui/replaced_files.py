@@ -11,10 +11,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from pathlib import Path
 from types import ModuleType
 
 import gputui
+from gputui.system.file_stamp import stamp_of
 
 _PACKAGE = gputui.__name__
 
@@ -61,11 +61,7 @@ class _Finder:
 
 def stamp_of_package() -> object:
     """A value that changes with a new installation, which replaces a file and never overwrites it."""
-    try:
-        facts = Path(gputui.__file__).stat()
-    except OSError:
-        return None
-    return facts.st_dev, facts.st_ino, facts.st_mtime_ns, facts.st_size
+    return stamp_of(gputui.__file__)
 
 
 def guard_imports(stamp: object) -> None:

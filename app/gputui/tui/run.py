@@ -6,8 +6,8 @@ import importlib
 import threading
 from typing import TYPE_CHECKING
 
-from gputui.allocating.settings import DEFAULT_INTERVAL, DEFAULT_SCREEN, ScreenSettings
-from gputui.choosing.rules import DEFAULT_RULES, Rules
+from gputui.allocating.settings import DEFAULT_INTERVAL, ScreenSettings
+from gputui.choosing.rules import Rules
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.source import WithJobs
 from gputui.launching.launch_options import LaunchOptions
@@ -38,10 +38,10 @@ def run_screen(
     command: tuple[str, ...],
     environ: Environ,
     comparisons: Comparisons,
-    rules: Rules = DEFAULT_RULES,
-    screen: ScreenSettings = DEFAULT_SCREEN,
-    interval: float | None = None,
-    example: tuple[str, ...] = (),
+    rules: Rules,
+    screen: ScreenSettings,
+    interval: float | None,
+    example: tuple[str, ...],
 ) -> Outcome:
     """Show the screen until the user leaves it or launches.
 

@@ -18,12 +18,12 @@ from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import duration, gpus
 from gputui.inventory.job import how_it_ended
 from gputui.inventory.light_dataclasses import frozen
-from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.launch import Launch
 from gputui.launching.secrets import program_and_script
 from gputui.launching.start import StartError, run_child
 from gputui.requesting.launch_request import LaunchRequest
 from gputui.requesting.prepared_launch import PreparedLaunch, how_confined
+from gputui.sources.source import NoDevices
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
@@ -65,7 +65,7 @@ def hold_selected(app_state: AppState, environ: Environ) -> tuple[Allocation, Qu
     Devices of another box have no lease; their queue is the one in the reading.
     """
     # Without a reading, only the CPU can be selected.
-    snapshot, devices = app_state.snapshot or Snapshot(Host(), time.time(), ()), app_state.selected
+    snapshot, devices = app_state.snapshot or NoDevices().read(), app_state.selected
     request = Request(
         names=",".join(device.key for device in devices) or NONE,
         rules=app_state.rules,
@@ -125,7 +125,7 @@ def run_and_return(
     environ: Environ,
     lease: Lease | None,
     end_without_terminal: Callable[[], NoReturn],
-    line: str | None = None,
+    line: str | None,
 ) -> Returned:
     """Lend the terminal to the command and take it back when it has ended. `line` is the text that shows the
     command, None for the launch line.
@@ -203,7 +203,7 @@ def rehearse(app_state: AppState, simulated: SimulatedSource | None) -> str:
         return f"nothing is started ({app_state.label})"
     keys = app_state.selection.keys
     job_id = simulated.wait_in_line(app_state.options.command, len(keys), keys, at_once=True)
-    where = gpus([*map(app_state.box.label, app_state.selected)])
+    where = app_state.selected_in_words
     return _told(job_id, f"runs on {where} of the demo only", app_state)
 
 

@@ -20,7 +20,7 @@ from gputui.choosing.verdict import verdicts
 from gputui.inventory.formatting import devices_text, gpus
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
-from gputui.inventory.waiter import Waiter
+from gputui.inventory.waiter import Waiter, Waiters
 from gputui.launching.intent import Asked, ContradictionError, settle
 from gputui.sources.simulated.spec import Choose
 from gputui.tui.app_state import AppState
@@ -66,7 +66,7 @@ def what_it_does(line: str, app_state: AppState) -> str:
     request = read_wait_request(line, app_state)
     ahead, count = ahead_of(request, app_state.box.waiters, app_state), request.count
     place = place_in_line(request, ahead, app_state)
-    named = gpus([*map(app_state.box.label, app_state.selected)])
+    named = app_state.selected_in_words
     job = "as a job" if app_state.demo is None else "as a job (the demo only rehearses it)"
     if place is None:
         return f"Run {job}? It starts {when_it_starts(request, app_state)}."
@@ -96,7 +96,7 @@ def when_it_starts(request: DeviceRequest, app_state: AppState) -> str:
     return f"when {free} {'has' if one else 'have'} been free for {window:g} s"
 
 
-def ahead_of(request: DeviceRequest, waiters: Sequence[Waiter], app_state: AppState) -> tuple[Waiter, ...]:
+def ahead_of(request: DeviceRequest, waiters: Sequence[Waiter], app_state: AppState) -> Waiters:
     """The waiters that a request has to wait for."""
     return wanting(waiters, request.names.split(",") if request.names else None, app_state.snapshot)
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from gputui.inventory.device import Among
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.link import LinkMatrix, NumberMatrix
@@ -102,7 +103,7 @@ class BoxSource:
             raise missing or failed[-1]
         self._missing = missing
 
-    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+    def read(self, want: Want = Want.ALL, among: Among = None) -> Snapshot:
         self.open()
         read = [source.read(want, among) for source in self._open]
         ticks = self._ticks()

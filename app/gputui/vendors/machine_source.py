@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from gputui.inventory.device import Device, Facts
+from gputui.inventory.device import Among, Device, Facts
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.sources.source import Clock, NoHardwareError, NoSourceError, Want
 from gputui.system.program import DEADLINE, Program
@@ -60,7 +59,7 @@ class MachineSource:
         """Find the devices. Raise NoSourceError where there are none."""
         raise NotImplementedError
 
-    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+    def read(self, want: Want = Want.ALL, among: Among = None) -> Snapshot:
         self.open()
         devices = self._owned(self._read(want, among), want, among)
         keys = tuple(device.key for device in devices)
@@ -73,7 +72,7 @@ class MachineSource:
         errors = tuple(dict.fromkeys(self._troubles.values()))
         return Snapshot(self._host, self._clock(), devices, errors=errors, **self._wired)
 
-    def _read(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
+    def _read(self, want: Want, among: Among) -> tuple[Device, ...]:
         """Return the devices, with the wanted facts read again."""
         raise NotImplementedError
 
@@ -132,9 +131,7 @@ class MachineSource:
         link = files.link() if files else (None, None)
         return Locality(cpus, nodes, pcie_generation=link[0], pcie_width=link[1])
 
-    def _owned(
-        self, devices: tuple[Device, ...], want: Want, among: Collection[str] | None
-    ) -> tuple[Device, ...]:
+    def _owned(self, devices: tuple[Device, ...], want: Want, among: Among) -> tuple[Device, ...]:
         """Return the devices with the users of their processes, where users are wanted or were wanted before.
 
         The devices whose details were last wanted also have their processes' use of the host.

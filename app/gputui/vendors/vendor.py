@@ -108,10 +108,12 @@ class Vendor:
     remedies           by problem, the remedy in the vendor's own commands: a clause of a sentence. {bus}
                        names the device, as does {index}, which is the bus where no index is known
     gres               Slurm's name for the devices in `--gres`, where that is not "gpu"
+    kernel_module      the kernel's module of the driver, where a file has its version; "" where none has
     kubernetes         the name of the devices' resource in Kubernetes (its device plugin's); "" where it is
                        not known
     one_part           why a process that sees several parts of devices uses only one of them; "" where it
                        uses all
+    facts              what `fact_names` returns, where it is the same for all devices
     data_parallel      whether the Trainer of transformers, in one process, uses all devices that it sees
                        (DataParallel); otherwise it uses the first (transformers, training_args.py)
 
@@ -137,8 +139,10 @@ class Vendor:
     environment_hints: tuple[tuple[str, str, str], ...] = ()
     remedies: Mapping[Trouble, str] = {}
     gres: str = "gpu"
+    kernel_module: str = ""
     kubernetes: str = ""
     one_part: str = ""
+    facts: Mapping[str, str] = {}
     data_parallel: bool = False
     backend: str = "gloo"
     driver: str = "the driver"
@@ -194,9 +198,13 @@ class Vendor:
     def nodes(self, device: Device, root: Root) -> tuple[str, ...]:
         """Return the device files that a program needs to use the device; () where they are not known.
 
-        The device is read with `Want.NODES`.
+        Without a method of the vendor: the render node and what belongs to it. The device is read with
+        `Want.NODES`.
         """
-        return ()
+        # Imported here: only a confined launch asks.
+        from gputui.system.drm import nodes_of
+
+        return nodes_of(root, device.render)
 
     def all_nodes(self, root: Root) -> tuple[str, ...]:
         """Return the device files that each open one device, or a part of one.
@@ -211,7 +219,8 @@ class Vendor:
 
     def driver_here(self, root: Root) -> str:
         """Return the version of the loaded kernel driver; "" where no file has it."""
-        return ""
+        file = f"/sys/module/{self.kernel_module}/version"
+        return root.text(file, 256) or "" if self.kernel_module else ""
 
     def remedy(self, trouble: Trouble, device: Device) -> str:
         """Return the remedy for a device's problem; "" where there is none."""
@@ -246,7 +255,7 @@ class Vendor:
 
         "" marks a fact that is never reported for such a device: it is left out where it is not known.
         """
-        return {}
+        return self.facts
 
     def untold(self, device: Device) -> str:
         """Return what cannot be known about the device, and why: a clause, or "" for nothing."""

@@ -7,14 +7,14 @@ here, for example, an entry that names no device ends the list.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Literal
 
 from gputui.inventory.device import Device, one_model
 from gputui.inventory.formatting import is_digits
 from gputui.inventory.light_dataclasses import frozen
-from gputui.system.environment import Environ
+from gputui.system.environment import Assignments, Environ, Variables
 
 Ids = Literal["index", "uuid"]
 """How a program is told which devices: by the vendor's own index, or by UUID."""
@@ -32,13 +32,14 @@ CONFINE: tuple[Confine, ...] = ("auto", "always", "never")
 CONFINED = "GPUTUI_CONFINED"
 """The variable that marks a program as confined: a gputui inside counts devices as the driver does."""
 
-Changes = tuple[tuple[str, str | None], ...]
-"""Changes to an environment in display order; None unsets a variable."""
+Change = tuple[str, str | None]
+"""A variable and its new value; None unsets it."""
+
+Changes = tuple[Change, ...]
+"""Changes to an environment in display order."""
 
 
-def with_changes(
-    environ: Mapping[str, str | None], changes: Iterable[tuple[str, str | None]]
-) -> dict[str, str]:
+def with_changes(environ: Variables, changes: Iterable[Change]) -> dict[str, str]:
     """Return the environment with the changes made."""
     return {name: value for name, value in {**environ, **dict(changes)}.items() if value is not None}
 
@@ -54,7 +55,7 @@ class Inherited:
     unknown   why the devices of the list cannot be known, and the remedy; `keys` then has every device
     """
 
-    settings: tuple[tuple[str, str], ...]
+    settings: Assignments
     keys: tuple[str, ...]
     warning: str | None = None
     note: str | None = None
@@ -156,7 +157,7 @@ class Visibility:
         """Return whether the environment has a list that the vendor's runtime reads."""
         return bool(self.variable) and self.variable in environ
 
-    def list_among(self, variables: Mapping[str, str | None]) -> tuple[str, str | None] | None:
+    def list_among(self, variables: Variables) -> tuple[str, str | None] | None:
         """Return the list among the variables that a command sets (None: unsets), as written, and its entries
         by our indices; None where there is none."""
         if not self.variable or self.variable not in variables:
@@ -164,7 +165,7 @@ class Visibility:
         text = variables[self.variable]
         return f"-u {self.variable}" if text is None else f"{self.variable}={text}", text
 
-    def means_our_indices(self, changes: Mapping[str, str | None]) -> bool:
+    def means_our_indices(self, changes: Variables) -> bool:
         """Return whether an index means `Device.index` to a program that is started with these changes."""
         return self.order is None or self.order[0] in changes
 

@@ -15,7 +15,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputui.allocating.claims.files import (
@@ -31,6 +31,7 @@ from gputui.allocating.claims.files import (
     moment_of,
     word_of,
 )
+from gputui.inventory.device import Among
 from gputui.system.lock_holders import File, file_of
 from gputui.system.namespaces import pid_namespace
 from gputui.system.process_stat import exists
@@ -76,7 +77,7 @@ class Record(NamedTuple):
 
 def claims(
     environ: Environ,
-    keys: Collection[str] | None = None,
+    keys: Among = None,
     names: Listing | None = None,
 ) -> tuple[tuple[Claim, ...], tuple[str, ...]]:
     """Return the claims that are alive, sorted by device, step and time, and the problems, one line each: see
@@ -103,7 +104,7 @@ def claims(
     return tuple(in_order), (*missing, *ignored[:_MAX_PROBLEMS], *others)
 
 
-def records(names: Listing, keys: Collection[str] | None = None) -> Iterator[Record]:
+def records(names: Listing, keys: Among = None) -> Iterator[Record]:
     """Return the records that are alive, of these devices (None: of all) and all of our own; problems are
     added to those of the listing, which is for these devices.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from gputui.inventory.device import Among
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import Source, Want
@@ -41,7 +41,7 @@ class WithClaims:
     def open(self) -> None:
         self._source.open()
 
-    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+    def read(self, want: Want = Want.ALL, among: Among = None) -> Snapshot:
         from gputui.allocating.claims.files import is_anything_there, seen
 
         if Want.WHOLE in want:

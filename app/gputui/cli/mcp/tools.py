@@ -19,7 +19,7 @@ from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.waiting_loop import Progress
 from gputui.cli.mcp.limits import LimitError, Limits, Room
 from gputui.inventory.errors import GputuiError
-from gputui.inventory.formatting import MIB, printable
+from gputui.inventory.formatting import MIB, Tell, printable
 from gputui.inventory.job import Job
 from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.typed_json import Json
@@ -44,7 +44,7 @@ class Call(Quiet):
     """One call of a tool: the client that calls, and the function that reports progress to it. `gone` is set
     once nobody waits for the answer."""
 
-    def __init__(self, client: str, tell: Callable[[str], object]) -> None:
+    def __init__(self, client: str, tell: Tell) -> None:
         self.client, self.tell, self.gone = client, tell, Event()
         self.in_line: Callable[[], object] = bool
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Literal
 
 from gputui.allocating.errors import RequestError
 from gputui.inventory.light_dataclasses import frozen
+from gputui.launching.launch_options import VARIABLE
 from gputui.launching.shell_words import split
 
 if TYPE_CHECKING:
-    from gputui.inventory.typed_json import Words
+    from gputui.inventory.typed_json import WordList, Words
 
 Kind = Literal["option", "env", "arg", "switch", "word", "n", "gpus", "braces"]
 """option   a launch option of `gputui run` ("launcher"), with a value that the option accepts
@@ -32,7 +33,6 @@ JOIN = "+"
 
 MOST_TASKS = 10_000
 _MOST_TEXT = 10_000
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PREFIXES: tuple[Kind, ...] = ("env", "arg", "word")
 _WRITE = "write NAME=VALUE,VALUE"
 
@@ -54,7 +54,7 @@ class Axis:
 
     kind: Kind
     key: Words
-    values: tuple[Words, ...]
+    values: WordList
     place: int = 0
 
     @property
@@ -99,7 +99,7 @@ def read_axis(text: str, options: Collection[str]) -> Axis:
         raise AxisError(f"{text!r} does not say what to vary, or gives no values: {_WRITE}")
     if kind is None:
         kind = _plain(key, options)
-    if kind == "env" and not _VARIABLE.fullmatch(key):
+    if kind == "env" and not VARIABLE.fullmatch(key):
         raise AxisError(f"{text!r}: {key!r} is not the name of a variable")
     found = tuple(_values(values))
     repeated = next((value for value in found if found.count(value) > 1), None)

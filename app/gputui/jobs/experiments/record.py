@@ -25,6 +25,7 @@ from gputui.inventory.typed_json import (
     Positive,
     Record,
     View,
+    WordList,
     Words,
     form_of,
     inside,
@@ -88,11 +89,11 @@ class Row:
     """A variant: the values of the axes in their order, its label, the words of its command without secrets,
     its runs, and the devices (labels) and the launch line of the last run, empty before the first."""
 
-    values: tuple[Words, ...] = ()
+    values: WordList = ()
     label: Words = ""
-    words: tuple[Words, ...] = ()
+    words: WordList = ()
     runs: tuple[Run, ...] = ()
-    devices: tuple[Words, ...] = ()
+    devices: WordList = ()
     line: Words = ""
 
     @property
@@ -111,7 +112,7 @@ class Change:
 
     place: int
     run: Run
-    devices: tuple[Words, ...]
+    devices: WordList
     line: Words
 
 
@@ -134,10 +135,10 @@ class Experiment:
     request: ExperimentRequest
     axes: tuple[tuple[Words, Words], ...]
     rows: tuple[Row, ...]
-    devices: tuple[Words, ...] = ()
+    devices: WordList = ()
     ended: Moment | None = None
     directory: Words = ""
-    withheld: tuple[Words, ...] = ()
+    withheld: WordList = ()
     job: Words = ""
 
     @property
@@ -302,11 +303,11 @@ _ROW = View(
     " launch difference summary runs",
     task=Positive,
     label=Words,
-    command=tuple[Words, ...],
-    devices=tuple[Words, ...],
+    command=WordList,
+    devices=WordList,
     wall=Annotated[float, Form(float, lambda seconds: round(seconds, 3))] | None,
     log=Words | None,
-    values=tuple[Words, ...],
+    values=WordList,
     launch=Words,
     difference=Figure | None,
     summary=_SUMMARY.one,
@@ -318,8 +319,8 @@ DOCUMENTS: Mapping[Kind, Document] = {
         " command=request.launch.options.command devices axes repeat=request.repeat metric=request.metric"
         f" less_is_better=request.less basis {rows}",
         Experiment,
-        call=tuple[Words, ...],
-        command=tuple[Words, ...],
+        call=WordList,
+        command=WordList,
         axes=_AXIS.list,
         **{rows: _ROW.list},
     )

@@ -35,7 +35,7 @@ from gputui.launching.shell_words import assignments
 from gputui.requesting.launch_request import NEAR, LaunchRequest, python_in_launch
 
 if TYPE_CHECKING:
-    from gputui.inventory.typed_json import Positive, Words
+    from gputui.inventory.typed_json import Positive, WordList, Words
     from gputui.jobs.experiments.record import Experiment
 
 Kind = Literal["comparison", "sweep"]
@@ -74,9 +74,9 @@ class ExperimentRequest:
 
     kind: Kind
     launch: LaunchRequest
-    tasks: tuple[tuple[Words, ...], ...] = ()
+    tasks: tuple[WordList, ...] = ()
     axes: tuple[Axis, ...] = ()
-    left_out: tuple[Words, ...] = ()
+    left_out: WordList = ()
     repeat: Positive = 1
     metric: Words | None = None
     less: bool = False

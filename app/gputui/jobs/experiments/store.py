@@ -33,6 +33,7 @@ from gputui.jobs.record_folders import (
 )
 from gputui.jobs.store import jobs_folder
 from gputui.system.environment import Environ
+from gputui.system.file_stamp import stamp_of
 from gputui.system.files import alone, append_private, open_own, read_own, write_private
 
 _MOST_BYTES = 64 * MIB
@@ -104,12 +105,7 @@ def kept(environ: Environ, before: Kept | None = None, *kinds: Kind) -> Kept:
 
 
 def _stamp(folder: Path) -> object:
-    found: list[object] = []
-    for file in (_record(folder), folder / _CHANGES):
-        with contextlib.suppress(OSError):
-            facts = file.stat()
-            found.append((file.name, facts.st_ino, facts.st_size, facts.st_mtime_ns))
-    return found
+    return stamp_of(_record(folder)), stamp_of(folder / _CHANGES)
 
 
 def find(kind: Kind, word: str, environ: Environ) -> Experiment | Unreadable:

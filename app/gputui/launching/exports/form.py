@@ -9,6 +9,7 @@ from typing import Any
 
 from gputui.inventory.light_dataclasses import frozen
 from gputui.launching.launch import Launch
+from gputui.system.environment import Variables
 
 
 class ExportError(ValueError):
@@ -52,12 +53,12 @@ class Form:
     utf8: bool = False
 
 
-def final_changes(launch: Launch) -> dict[str, str | None]:
+def final_changes(launch: Launch) -> Variables:
     """Return the environment changes by name; of several for one name the last, as in the environment."""
     return dict(launch.changes)
 
 
-def other_changes(launch: Launch) -> dict[str, str | None]:
+def other_changes(launch: Launch) -> Variables:
     """Return the changes except those that select the visible devices."""
     names = launch.vendor.visibility.names
     return {name: value for name, value in final_changes(launch).items() if name not in names}

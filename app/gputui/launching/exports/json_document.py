@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from gputui.inventory.device import Device
-from gputui.inventory.typed_json import Document, Json, View, Words
+from gputui.inventory.typed_json import Document, Json, View, WordList, Words
 from gputui.launching.launch import Launch
 
 _DEVICE = View(Device, "index uuid name")
 _KEYS = "argv environment directory devices launcher warnings remarks line time_limit"
 _KINDS: dict[str, Any] = {
-    "argv": tuple[Words, ...],
+    "argv": WordList,
     "environment": dict[str, Words | None],
     "directory": Words | None,
     "devices": _DEVICE.list,

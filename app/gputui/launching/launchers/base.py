@@ -10,8 +10,8 @@ from typing import Any, Literal
 from gputui.inventory.device import Device, has_instances
 from gputui.inventory.formatting import devices_text
 from gputui.inventory.light_dataclasses import dataclass, field, frozen
-from gputui.launching.argument_vector import Arguments, OptionTable, read_options, whole_number
-from gputui.launching.host_environment import HostEnvironment, below
+from gputui.launching.argument_vector import Arguments, OptionTable, Split, read_options, whole_number
+from gputui.launching.host_environment import HostEnvironment, Version, below
 from gputui.launching.intent import CommandContext, DeviceCount, Intent
 from gputui.launching.launch import OwnDevices
 from gputui.launching.launch_options import Meeting
@@ -20,7 +20,7 @@ from gputui.launching.python_command import started_program, words_of_start
 from gputui.system.environment import Environ
 from gputui.vendors.registry import default_vendor
 from gputui.vendors.vendor import Vendor
-from gputui.vendors.visibility import Visibility
+from gputui.vendors.visibility import Change, Visibility
 
 
 @frozen
@@ -76,7 +76,7 @@ class LauncherRequest:
         return self.host_environment.program(name, self.environ)
 
     @property
-    def torch(self) -> tuple[int, ...] | None:
+    def torch(self) -> Version | None:
         """The version of the torch that the command starts, None where it is not known."""
         return self.host_environment.version("torch", self.path) if self.path else None
 
@@ -125,7 +125,7 @@ class Completed:
     remarks: list[str] = field(default_factory=list)
     visible: Visible = "variable"
     own: OwnDevices | None = None
-    changes: list[tuple[str, str | None]] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
     ranked: bool = False
     refused: str | None = None
     names: bool = False
@@ -230,7 +230,7 @@ class ScriptLauncher(Launcher):
     as_module: str = "--module"
     as_program: str = "--no_python"
 
-    def split(self, command: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def split(self, command: Sequence[str]) -> Split:
         """Split off the words that start the launcher itself (none for another command)."""
         own = words_of_start(command, started_program(command), self.starts, self.modules)
         return tuple(command[:own]), tuple(command[own:])

@@ -20,6 +20,7 @@ from gputui.inventory.others_files import NotReadError, not_read
 from gputui.launching.argument_vector import (
     Option,
     OptionTable,
+    Split,
     machines_of,
     program_name,
     read_options,
@@ -30,6 +31,7 @@ from gputui.launching.configuration_text import read_values
 from gputui.launching.host_environment import below
 from gputui.launching.intent import CommandContext, DeviceCount, Intent, NamedDevices
 from gputui.launching.python_command import Started, is_python, started_program, words_of_start
+from gputui.system.environment import Assignments
 from gputui.vendors.vendor import Vendor
 
 Dimension = Literal["tp", "pp", "cp", "dp", "dp here", "dp inside", "machines", "processes"]
@@ -263,9 +265,7 @@ class Program:
         dashes = ("--",) if options and self.behind_dashes and "--" not in command else ()
         return (*command, *dashes, *options)
 
-    def on_devices(
-        self, command: Sequence[str], devices: Sequence[Device], context: CommandContext
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def on_devices(self, command: Sequence[str], devices: Sequence[Device], context: CommandContext) -> Split:
         """Return the command for these devices, and remarks on the changes: options that name devices are
         rewritten, and the word that makes it use several is added where it gives no number."""
         call = self._call(command)
@@ -321,9 +321,7 @@ class Program:
         moved = sorted(indices) == list(range(len(indices))) != indices and _by_index(devices, vendor)
         return moved and any(option.counted == "either" for option, _ in self._call(command).device_options())
 
-    def changed_variables(
-        self, command: Sequence[str], devices: int, context: CommandContext
-    ) -> tuple[tuple[str, str], ...]:
+    def changed_variables(self, command: Sequence[str], devices: int, context: CommandContext) -> Assignments:
         """Return the variable that makes it start one process per device, where the environment or a file
         gives another number. The command's own options stay as they are."""
         call = self._call(command)

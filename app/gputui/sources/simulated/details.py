@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-from gputui.inventory.device import Device
+from gputui.inventory.device import Among, Device
 from gputui.inventory.formatting import GIB, MIB
 from gputui.inventory.light_dataclasses import fields, replace
 from gputui.inventory.link import direct_links
@@ -25,7 +23,7 @@ _HOST_MEMORY = 64 * GIB
 """RAM per GPU."""
 
 
-def detailed(snapshot: Snapshot, box: Box, elapsed: float, among: Collection[str] | None = None) -> Snapshot:
+def detailed(snapshot: Snapshot, box: Box, elapsed: float, among: Among = None) -> Snapshot:
     """Return the snapshot with telemetry of GPUs and their processes' activity, for the
     devices of `among`."""
     return replace(

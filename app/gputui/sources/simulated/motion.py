@@ -17,7 +17,7 @@ from gputui.inventory.job import Job, JobDevice
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Ancestor, Process
 from gputui.inventory.snapshot import Host, Snapshot
-from gputui.inventory.waiter import Waiter
+from gputui.inventory.waiter import Waiter, Waiters
 from gputui.sources.simulated.spec import Box, Gpu, OwnJob, Task, Waiting
 from gputui.sources.simulated.wiring import wired
 
@@ -95,7 +95,7 @@ def _program_and_script(command: str) -> str:
     return " ".join([program, *[word for word in rest if not word.startswith("-")][:1]])
 
 
-def _waiters(box: Box, elapsed: float, opened: float) -> tuple[Waiter, ...]:
+def _waiters(box: Box, elapsed: float, opened: float) -> Waiters:
     """Return the waiters that are in line at this moment, in the order in which they came."""
     found = []
     for each in box.line:

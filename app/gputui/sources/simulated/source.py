@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Lock
 
+from gputui.inventory.device import Among
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.matrix_text import MOST_BYTES, MatrixError, read
@@ -48,7 +49,7 @@ class SimulatedSource:
         if self._opened is None:
             self._opened = self._clock()
 
-    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+    def read(self, want: Want = Want.ALL, among: Among = None) -> Snapshot:
         self.open()
         assert self._opened is not None
         elapsed = self._clock() - self._opened

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from gputui.choosing.grouping import ALL_REDUCE
 from gputui.inventory.errors import GputuiError
-from gputui.inventory.formatting import gpus, printable
+from gputui.inventory.formatting import TextWriter, printable
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
@@ -36,7 +36,7 @@ class JobsController:
         reruns: LaunchController,
         comparisons: Comparisons,
         environ: Environ,
-        write: Callable[[str], None] | None,
+        write: TextWriter | None,
         simulated: SimulatedSource | None = None,
     ) -> None:
         self._view, self._reruns, self._environ, self._write = view, reruns, environ, write
@@ -127,7 +127,7 @@ class JobsController:
             )
             if not selected.selection:
                 return None, f"{reason}; gputui jobs rerun {job.id} --wait waits for them"
-            where = gpus([*map(selected.box.label, selected.selected)])
+            where = selected.selected_in_words
         lack = self._reruns.lack(selected, asks=False)
         return (None, lack[0]) if lack else (selected, where)
 

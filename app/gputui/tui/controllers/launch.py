@@ -17,7 +17,7 @@ from gputui.choosing.grouping import GroupingError
 from gputui.choosing.selection import NotFree, not_free
 from gputui.choosing.verdict_text import not_free_lines
 from gputui.inventory.errors import GputuiError
-from gputui.inventory.formatting import gpus
+from gputui.inventory.formatting import TextWriter
 from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.launching.clipboard import Copied, copy
 from gputui.launching.shell_words import assignments, command_line, shell_expansion, split
@@ -27,7 +27,7 @@ from gputui.sources.source import Clock
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.background import in_background
-from gputui.tui.main_view import MainView
+from gputui.tui.main_view import MainView, Then
 from gputui.tui.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class LaunchController:
         sampler: Sampler,
         environ: Environ,
         clock: Clock,
-        write: Callable[[str], None] | None,
+        write: TextWriter | None,
         end_without_terminal: Callable[[], NoReturn],
     ) -> None:
         self._view, self._sampler, self._environ, self._clock = view, sampler, environ, clock
@@ -120,7 +120,7 @@ class LaunchController:
         self,
         what: str = "command",
         line: str | None = None,
-        then: Callable[[], object] = lambda: None,
+        then: Then = lambda: None,
     ) -> None:
         """Let the user type the command. `what` names it in the prompt; `line` stands there instead of the
         present command. What the user wanted a command for goes on with `then`."""
@@ -142,7 +142,7 @@ class LaunchController:
             # The launch page says why.
             return ()
 
-    def _edited(self, then: Callable[[], object], line: str | None) -> None:
+    def _edited(self, then: Then, line: str | None) -> None:
         if line is None:
             return
         additions, command = assignments(split(line))
@@ -167,10 +167,15 @@ class LaunchController:
 
     def copy(self) -> None:
         """Put the launch line on the clipboard."""
-        if not self._app_state.selection.decided:
-            self._view.show_message(select_first(self._app_state.screen.keymap), "warn")
-            return
-        self._view.when_files_are_read(lambda: self.copy_text(self._app_state.launch.line))
+        if not self.undecided():
+            self._view.when_files_are_read(lambda: self.copy_text(self._app_state.launch.line))
+
+    def undecided(self) -> bool:
+        """Whether nothing is selected; if so, show a message."""
+        app_state = self._app_state
+        if not app_state.selection.decided:
+            self._view.show_message(select_first(app_state.screen.keymap), "warn")
+        return not app_state.selection.decided
 
     def copy_text(self, text: str) -> None:
         """Put a text on the clipboard, and show the method."""
@@ -249,7 +254,7 @@ class LaunchController:
         self._view.set_app_state(offered)
         count = len(offered.selection)
         best = "the best free" if count == 1 else f"the best {_NUMBERS.get(count, count)} free"
-        names = gpus([*map(offered.box.label, offered.selected)])
+        names = offered.selected_in_words
         question = (
             f"Run on {names} ({f'as {says} says' if offered.suggestion is before.suggestion else best})?"
         )

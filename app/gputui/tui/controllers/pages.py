@@ -12,7 +12,7 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.sources.source import Clock
 from gputui.tui.background import in_background
 from gputui.tui.controllers.jobs import JobsController
-from gputui.tui.controllers.launch import LaunchController, select_first
+from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.main_view import MainView
 
 if TYPE_CHECKING:
@@ -165,21 +165,14 @@ class PageController:
         self._view.open(QueueScreen(self._view, self._jobs))
 
     def open_export(self) -> None:
-        if self._undecided():
+        if self._launch.undecided():
             return
         from gputui.tui.screens.export import ExportScreen
 
         self._view.open(ExportScreen(self._view, self._launch.copy_text))
 
-    def _undecided(self) -> bool:
-        """Whether nothing is selected; if so, show a message."""
-        app_state = self._view.app_state
-        if not app_state.selection.decided:
-            self._view.show_message(select_first(app_state.screen.keymap), "warn")
-        return not app_state.selection.decided
-
     def open_check(self) -> None:
-        if self._undecided():
+        if self._launch.undecided():
             return
         if self._view.app_state.snapshot is None:
             self._view.show_message("no reading yet", "warn")

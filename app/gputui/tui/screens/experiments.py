@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 
+from gputui.inventory.formatting import TextWriter
 from gputui.inventory.job import JobError
 from gputui.jobs.experiments import store
 from gputui.jobs.experiments.record import Experiment
@@ -43,7 +44,7 @@ class ExperimentsScreen(ListPage):
         view: MainView,
         controller: JobsController,
         environ: Environ,
-        copy_text: Callable[[str], None],
+        copy_text: TextWriter,
     ) -> None:
         super().__init__(view)
         self._controller, self._environ, self._copy_text = controller, environ, copy_text
@@ -52,7 +53,6 @@ class ExperimentsScreen(ListPage):
         self._trouble = ""
         self._found: tuple[Experiment, ...] = ()
         self._figure = 0
-        self._down = 0
         self._room = 1
         self._drawn: tuple[Experiment, tuple[int, int, int], list[Line]] | None = None
 
@@ -87,9 +87,7 @@ class ExperimentsScreen(ListPage):
         current = self._current
         assert current is not None
         self._room = max(1, height - len(above))
-        found = self._details(current, width)
-        self._down = min(self._down, max(0, len(found) - self._room))
-        return [*above, *found[self._down : self._down + self._room]]
+        return [*above, *self.text_below(self._details(current, width), self._room)]
 
     def _details(self, current: Experiment, width: int) -> list[Line]:
         """Cached until something changes, as a sweep has up to ten thousand tasks."""
@@ -101,7 +99,7 @@ class ExperimentsScreen(ListPage):
     # Handlers of keys
 
     def action_cursor(self, by: int) -> None:
-        self._down = 0
+        self.below = 0
         super().action_cursor(by)
 
     def action_figure(self, by: int) -> None:
@@ -109,7 +107,7 @@ class ExperimentsScreen(ListPage):
         self.draw()
 
     def action_page(self, by: int) -> None:
-        self._down = max(0, self._down + by * max(1, self._room - 1))
+        self.below = max(0, self.below + by * max(1, self._room - 1))
         self.draw()
 
     def action_copy(self) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 
-from gputui.inventory.formatting import printable
+from gputui.inventory.errors import reason_of
+from gputui.inventory.formatting import TextWriter, printable
 from gputui.launching.exports import DEFAULT, FORMS, ExportError
 from gputui.launching.secrets import secret_in
 from gputui.system.files import write_result
@@ -27,10 +28,9 @@ class ExportScreen(ListPage):
         worded("save", "write", "to a file", "Save to a file", key_line=True),
     ]
 
-    def __init__(self, view: MainView, copy_text: Callable[[str], None]) -> None:
+    def __init__(self, view: MainView, copy_text: TextWriter) -> None:
         super().__init__(view)
         self._launch, self._copy_text = view.app_state.launch, copy_text
-        self._text_top = 0
         self._text_of = ""
 
     def item_keys(self) -> Sequence[Hashable]:
@@ -61,15 +61,15 @@ class ExportScreen(ListPage):
         visible = self.window(listing, range(len(listing)), list_room, above=1)
         text = self._text_lines(width)
         if self._form != self._text_of:
-            self._text_of, self._text_top = self._form, 0
+            self._text_of, self.below = self._form, 0
         room = max(1, height - list_room - 2)
-        self._text_top = min(self._text_top, max(0, len(text) - room))
-        below = max(0, len(text) - self._text_top - room)
+        shown = self.text_below(text, room)
+        below = len(text) - self.below - len(shown)
         return [
             title("export", width),
             *visible,
             title(self._form, width, f"▼ {below}" if below else ""),
-            *text[self._text_top : self._text_top + room],
+            *shown,
         ]
 
     def _text_lines(self, width: int) -> list[Line]:
@@ -88,7 +88,7 @@ class ExportScreen(ListPage):
     # Key actions
 
     def action_page(self, by: int) -> None:
-        self._text_top = max(0, self._text_top + by * 5)
+        self.below = max(0, self.below + by * 5)
         self.draw()
 
     def action_copy(self) -> None:
@@ -104,16 +104,14 @@ class ExportScreen(ListPage):
             self.show_message(f"no {self._form}: {reason}")
             return
 
-        def answered(name: str | None) -> None:
-            if name and name.strip():
+        def write(name: str) -> None:
+            if name.strip():
                 secret = secret_in(self._launch.argv, self._launch.changes)
                 self.show_message(written(name.strip(), text, secret is not None))
-            self.draw()
 
         prompt = f"file for {self._form}"
-        self.app.push_screen(
-            LineScreen(prompt, placeholder="for example: ~/run.txt", keys=(("⏎", "write"),)), answered
-        )
+        line = LineScreen(prompt, placeholder="for example: ~/run.txt", keys=(("⏎", "write"),))
+        self.type_line(line, write)
 
 
 def written(name: str, text: str, private: bool = False) -> str:
@@ -128,6 +126,5 @@ def written(name: str, text: str, private: bool = False) -> str:
     except RuntimeError:
         return f"there is no user {name.partition('/')[0][1:]!r}; nothing was written"
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        return f"cannot write {name}: {reason}"
+        return f"cannot write {name}: {reason_of(error)}"
     return f"wrote {file}"

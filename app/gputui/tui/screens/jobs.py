@@ -8,7 +8,7 @@ from functools import partial
 
 from textual import events
 
-from gputui.inventory.formatting import counted, devices_text, duration, printable
+from gputui.inventory.formatting import TextWriter, counted, devices_text, duration, printable
 from gputui.inventory.job import Job, JobError, place_in_list
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs.log_screen import Tail
@@ -192,7 +192,7 @@ class JobsScreen(JobsPage):
         view: MainView,
         controller: JobsController,
         environ: Environ,
-        copy_text: Callable[[str], None],
+        copy_text: TextWriter,
     ) -> None:
         super().__init__(view)
         self._controller, self._environ, self._copy_text = controller, environ, copy_text
@@ -318,19 +318,18 @@ class JobsScreen(JobsPage):
             self.show_message(why)
             return
 
-        def answered(line: str | None) -> None:
-            if line and line.strip():
+        def start(line: str) -> None:
+            if line.strip():
                 self._ask_to_compare(job, line)
-            self.draw()
 
-        self.app.push_screen(
+        self.type_line(
             LineScreen(
                 f"vary what in {job.id}?",
                 placeholder="for example: --lr=1e-4,3e-4 launcher=python,torchrun --repeat 3",
                 check=lambda line: self._controller.comparison(job, line),
                 keys=(("⏎", "next"), ("esc", "cancel")),
             ),
-            answered,
+            start,
         )
 
     def _ask_to_compare(self, job: Job, line: str) -> None:

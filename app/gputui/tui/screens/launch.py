@@ -179,15 +179,10 @@ class LaunchScreen(OptionsPage):
             self._ask_for_name(self._launches[self.cursor])
 
     def _ask_for_name(self, each: PastLaunch) -> None:
-        def answered(name: str | None) -> None:
-            if name is not None:
-                self._set_name(each, name.strip() or None)
-            self.draw()
-
         prompt = "save as   (empty: no name)"
         example = "for example: nightly"
         line = LineScreen(prompt, each.name or "", example, lambda name: check_name(name.strip()))
-        self.app.push_screen(line, answered)
+        self.type_line(line, lambda name: self._set_name(each, name.strip() or None))
 
     def _set_name(self, each: PastLaunch, name: str | None) -> None:
         def with_name(known: Launches) -> Launches:

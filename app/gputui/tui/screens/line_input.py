@@ -119,9 +119,7 @@ class LineScreen(ModalScreen[str | None]):
         return found if isinstance(found, str) else None
 
 
-def command_input(
-    line: str, what: str = "command", edited: bool = False, recalled: Sequence[str] = ()
-) -> LineScreen:
+def command_input(line: str, what: str, edited: bool, recalled: Sequence[str]) -> LineScreen:
     """A screen that asks for a command, named `what`, initially `line`; the rest as for a LineScreen. A line
     with an open quote or with shell syntax is not accepted: Tab rewrites shell syntax as a call of a
     shell."""

@@ -21,7 +21,7 @@ from textual.containers import Container
 from textual.screen import Screen
 
 from gputui.allocating.settings import DEFAULT_INTERVAL, ScreenSettings, Settings, SettingsError, settings
-from gputui.inventory.formatting import duration, printable
+from gputui.inventory.formatting import TextWriter, duration, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.host_environment import READING
@@ -38,6 +38,7 @@ from gputui.tui.controllers.plan import PlanController
 from gputui.tui.controllers.selection import SelectionController
 from gputui.tui.controllers.timelines import TimelineController
 from gputui.tui.layout import Layout, launch_room, lay_out
+from gputui.tui.main_view import Then
 from gputui.tui.message_log import Message, MessageLog
 from gputui.tui.messages import NewReading, PastFound
 from gputui.tui.outcome import Outcome
@@ -101,13 +102,13 @@ class MainScreen(Screen[None]):
         comparisons: Comparisons,
         end_without_terminal: Callable[[], NoReturn],
         clock: Clock = time.time,
-        write: Callable[[str], None] | None = None,
+        write: TextWriter | None = None,
         paint: Callable[[Iterable[Piece]], bool] = lambda pieces: False,
     ) -> None:
         super().__init__()
         self._paint = paint
         self._files = RememberedFiles(app_state.host_environment, self._files_are_missing)
-        self._after_files: list[Callable[[], object]] = []
+        self._after_files: list[Then] = []
         self._reading_files = False
         self._app_state = replace(app_state, host_environment=self._files)
         self._sampler = sampler
@@ -188,7 +189,7 @@ class MainScreen(Screen[None]):
 
     # Keys, clicks and the palette
 
-    def _handlers_by_action(self) -> Mapping[str, Callable[[], object]]:
+    def _handlers_by_action(self) -> Mapping[str, Then]:
         """The handler of each action, by its id in `tui/actions.py`."""
         selection, launch, pages = self.selection, self.launch, self.pages
         sampler = self._sampler
@@ -441,7 +442,7 @@ class MainScreen(Screen[None]):
 
     # The files that the command names
 
-    def when_files_are_read(self, then: Callable[[], object]) -> None:
+    def when_files_are_read(self, then: Then) -> None:
         """Call `then` once the displayed launch is up to date with its files; at once if it already is."""
         if not self._files_missing():
             then()

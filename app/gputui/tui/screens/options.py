@@ -68,14 +68,9 @@ class OptionsPage(ListPage):
         def typed(line: str) -> Any:
             return self.changed(row, line if line.strip() else None)
 
-        def answered(line: str | None) -> None:
-            if line is not None:
-                self.apply(typed(line))
-            self.draw()
-
         prompt = f"{row.label}: {row.about}   (empty: default)"
-        check = LineScreen(prompt, row.typed, check=lambda line: typed(line) and None)
-        self.app.push_screen(check, answered)
+        line = LineScreen(prompt, row.typed, check=lambda line: typed(line) and None)
+        self.type_line(line, lambda line: self.apply(typed(line)))
 
     def action_default(self) -> None:
         self.apply(self.changed(self.row, None))

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual import events
 from textual.actions import parse
@@ -20,10 +20,13 @@ from textual.screen import ModalScreen
 from gputui.inventory.light_dataclasses import frozen
 from gputui.tui.actions import BY_ID, by_key, written
 from gputui.tui.app_state import AppState
-from gputui.tui.main_view import MainView
+from gputui.tui.main_view import MainView, Then
 from gputui.tui.views.messages import message_line, question_line
 from gputui.tui.views.text import Hints, ItemLines, Line, hint_line
 from gputui.tui.widgets.lines import Lines
+
+if TYPE_CHECKING:
+    from gputui.tui.screens.line_input import LineScreen
 
 _SHORT = 8
 """Lines of height below which a page has no separate line for messages."""
@@ -87,14 +90,12 @@ class Entry(NamedTuple):
     about: str
     names: tuple[str, ...]
     also: str
-    run: Callable[[], object]
+    run: Then
     chosen: bool = False
     acts: bool = False
 
 
-def choice_entry(
-    word: str, label: str, choice: str, about: str, chosen: bool, run: Callable[[], object]
-) -> Entry:
+def choice_entry(word: str, label: str, choice: str, about: str, chosen: bool, run: Then) -> Entry:
     """An entry that takes one choice of the action with this word."""
     name, asked = f"{label} {choice}", f"{word} {choice}"
     return Entry(f":{asked}", name, "now" if chosen else about, (word, name, asked), "", run, chosen)
@@ -140,7 +141,7 @@ class Page(ModalScreen[None]):
     def __init__(self, view: MainView) -> None:
         super().__init__(classes="page")
         self.view = view
-        self._asked: tuple[str, Collection[str], Callable[[], object]] | None = None
+        self._asked: tuple[str, Collection[str], Then] | None = None
         """The question, the keys that answer it with yes, and what is done then; None without a question."""
         self._pressed = False
         """Whether a key or the mouse has been pressed."""
@@ -269,6 +270,16 @@ class Page(ModalScreen[None]):
 
         self.app.push_screen(LineScreen(self.FILTER_PROMPT, before, typed=self.show_only), answered)
 
+    def type_line(self, line: LineScreen, then: Callable[[str], object]) -> None:
+        """Let the user type a line; `then` gets it, unless they go back."""
+
+        def answered(text: str | None) -> None:
+            if text is not None:
+                then(text)
+            self.draw()
+
+        self.app.push_screen(line, answered)
+
     def show_only(self, words: str) -> None:
         """Show only what has these words."""
         self.filter = words.strip()
@@ -346,7 +357,7 @@ class Page(ModalScreen[None]):
         self.view.show_message(text, passing=passing)
         self.draw()
 
-    def ask(self, action: str, question: str, then: Callable[[], object]) -> None:
+    def ask(self, action: str, question: str, then: Then) -> None:
         """Ask before a dangerous action. The next key answers: Enter, y, or a key of the action calls `then`;
         Escape and n only end the question; any other key does what it always does."""
         own = [key for each in self._own if each.action == action for key in each.key.split(",")]
@@ -366,7 +377,7 @@ class ListPage(Page):
 
     def __init__(self, view: MainView) -> None:
         super().__init__(view)
-        self.cursor = 0
+        self.cursor = self.below = 0
         self.key: Hashable | None = None
         self.beyond = ""
         """The filter, and how many lines are above and below those of `window`: "▲ 3 ▼ 12"."""
@@ -452,6 +463,11 @@ class ListPage(Page):
         self.beyond = " ".join([*only, *(f"{mark} {count}" for mark, count in hidden if count > 0)])
         self.lay_out(items[self.top : self.top + room], above)
         return self.pointed(lines[self.top : self.top + room], above)
+
+    def text_below(self, lines: list[Line], room: int) -> list[Line]:
+        """What this room shows of a text below the list, from line `below` on."""
+        self.below = min(self.below, max(0, len(lines) - room))
+        return lines[self.below : self.below + room]
 
     def _those_kept(self, lines: Sequence[Line], items: Sequence[int | None]) -> ItemLines:
         """The lines of the items that the filter leaves, below the headings of their sections."""

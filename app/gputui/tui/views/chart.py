@@ -30,9 +30,9 @@ def chart(
     tall: int,
     full: float,
     cursor: float | None,
-    close: bool = False,
-    ruled: bool = False,
-    averaged: int = 0,
+    close: bool,
+    ruled: bool,
+    averaged: int,
 ) -> list[Line]:
     """A chart of these means in `tall` lines from 0 to `full`, the newest column at the right; above the mean
     of a column, a second shade goes up to its highest value (`peaks`) where that is well above.

@@ -9,7 +9,7 @@ from gputui.jobs.columns import SIGNS
 from gputui.jobs.experiments import table as text
 from gputui.jobs.experiments.record import Experiment, summaries
 from gputui.jobs.experiments.table import bars, by_what, experiment_columns, figures, table
-from gputui.tui.views.text import Line, clip, table_lines, title, wrap
+from gputui.tui.views.text import Line, clip, table_lines, title, told_lines
 
 NONE = "no experiments: v on the page of jobs, gputui compare or gputui each makes one"
 
@@ -43,7 +43,7 @@ def details(experiment: Experiment, figure: int, width: int, room: int) -> list[
     known = figures(experiment) if experiment.compares else []
     if not known:
         return lines
-    lines += [((f" {piece}", "dim"),) for piece in wrap(by_what(experiment), width - 2)]
+    lines += told_lines(by_what(experiment), "dim", width)
     start = figure % len(known)
     for place in range(start, start + len(known)):
         number = place % len(known)

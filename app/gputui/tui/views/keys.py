@@ -7,10 +7,7 @@ from functools import lru_cache
 from gputui.allocating.settings import Keymap
 from gputui.tui.actions import BY_ID, DOZEN, key_of
 from gputui.tui.app_state import AppState
-from gputui.tui.views.text import Line, Span, cells_of, hint_line
-
-Place = tuple[int, int, str]
-"""From which cell to which one a click performs which action."""
+from gputui.tui.views.text import Line, Place, Span, cells_of, hint_line
 
 
 def impossible(app_state: AppState) -> frozenset[str]:

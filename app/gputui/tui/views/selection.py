@@ -11,19 +11,18 @@ from gputui.inventory.formatting import counted, short_bus_id
 from gputui.inventory.link import PCIE_WORDS
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
-from gputui.tui.views.text import Line, Span, cells_of, clip, title, width_of
+from gputui.tui.views.text import Line, Place, Span, cells_of, clip, title, width_of
 
 
 class Strip(NamedTuple):
     """The selected devices as they are shown.
 
     lines  a rule, and the longest form of the selection that fits
-    items  the place of each device in the second line: its first cell, the cell after its last, and its key;
-           () where they do not all fit
+    items  the place of each device in the second line, with its key; () where they do not all fit
     """
 
     lines: list[Line]
-    items: tuple[tuple[int, int, str], ...] = ()
+    items: tuple[Place, ...] = ()
 
 
 def selection_lines(app_state: AppState, width: int) -> list[Line]:
@@ -83,7 +82,7 @@ def _forms(app_state: AppState) -> Iterator[tuple[str, list[str], str]]:
 
 def _items(
     app_state: AppState, before: str, texts: Sequence[str], between: str, dragged: str | None
-) -> tuple[Line, tuple[tuple[int, int, str], ...]]:
+) -> tuple[Line, tuple[Place, ...]]:
     """The devices in a row, the one at the cursor marked, and the place of each."""
     spans: list[Span] = [(before, "strong")]
     places, at = [], cells_of(before)

@@ -214,19 +214,23 @@ def row(app_state: AppState, device: Device, columns: Columns, width: int) -> Li
     return padded(tuple(spans), width)
 
 
-def state_of(app_state: AppState, device: Device) -> tuple[str, str, str]:
-    """A sign, words and a style for the state of a device: the same in the table, the tree and the matrix."""
+StateShown = tuple[str, str, str]
+"""A sign, words and a style."""
+
+
+def state_of(app_state: AppState, device: Device) -> StateShown:
+    """How the state of a device is shown: the same in the table, the tree and the matrix."""
     if app_state.limits and device.key not in app_state.limits.keys:
         state = app_state.verdicts[device.key].state
         return GLYPHS[state], f"not yours, {state}", state
     return app_state.once(_states)[device.key]
 
 
-def _states(app_state: AppState) -> dict[str, tuple[str, str, str]]:
+def _states(app_state: AppState) -> dict[str, StateShown]:
     return {device.key: _state(app_state, device) for device in app_state.box.devices}
 
 
-def _state(app_state: AppState, device: Device) -> tuple[str, str, str]:
+def _state(app_state: AppState, device: Device) -> StateShown:
     """The same without regard to limits. The words are the brief text of the verdict, with how long the
     device has been free; or the text of our job on it, after what else is there."""
     verdict, now = app_state.verdicts[device.key], app_state.box.time

@@ -32,6 +32,9 @@ ItemLines = tuple[Sequence[Line], Sequence[int | None]]
 Hints = Sequence[tuple[str, str]]
 """Keys, each with what it does."""
 
+Place = tuple[int, int, str]
+"""What a click meets: the first cell, the cell after the last, and the action or device there."""
+
 
 def cells_of(text: str) -> int:
     """The width of the text in cells. Rich's function looks each text up among the last thousands."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from textual import events
 
 from gputui.tui.app_state import AppState
-from gputui.tui.views.keys import Place, keys
-from gputui.tui.views.text import Line
+from gputui.tui.views.keys import keys
+from gputui.tui.views.text import Line, Place
 from gputui.tui.widgets.lines import Lines
 
 

@@ -10,7 +10,7 @@ from gputui.inventory.light_dataclasses import replace
 from gputui.tui.app_state import AppState
 from gputui.tui.views.matrix import alike_words
 from gputui.tui.views.selection import strip
-from gputui.tui.views.text import Line
+from gputui.tui.views.text import Line, Place
 from gputui.tui.widgets.lines import Lines
 
 
@@ -29,7 +29,7 @@ class SelectionStrip(Lines):
         super().__init__(id=id)
         self._clicked, self._moved = clicked, moved
         self._app_state: AppState | None = None
-        self._items: tuple[tuple[int, int, str], ...] = ()
+        self._items: tuple[Place, ...] = ()
         self._dragged: str | None = None
         self._place = 0
         self._rule = True

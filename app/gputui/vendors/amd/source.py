@@ -8,10 +8,10 @@ integrated GPUs, are listed but not offered; the former come last.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from gputui.inventory.device import Apart, Device, Facts
+from gputui.inventory.device import Among, Apart, Device, Facts
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.snapshot import Host
@@ -97,7 +97,7 @@ class AmdSource(MachineSource):
             path = f"{kfd.NODES}/{number}/properties"
             self._troubles[path] = f"{path} is not readable"
 
-    def _read(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
+    def _read(self, want: Want, among: Among) -> tuple[Device, ...]:
         gpus = self._gpus or []
         if Want.NAMES in want or Want.SPEED in want:
             self._read_names()
@@ -234,7 +234,7 @@ class AmdSource(MachineSource):
                 used = min(total, sum(process.memory or 0 for process in listed))
                 gpu.device = replace(gpu.device, memory_used=used, memory_free=total - used)
 
-    def _read_details(self, want: Want, among: Collection[str] | None) -> None:
+    def _read_details(self, want: Want, among: Among) -> None:
         if Want.DETAILS not in want:
             return
         # Imported here: most calls do not need it.

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from gputui.inventory.device import Device
 from gputui.system.environment import Environ
 from gputui.vendors.amd.visibility import HipVisibility, reads_uuids
-from gputui.vendors.vendor import Containers, Vendor, renumbered
+from gputui.vendors.render_nodes import RenderNodes
+from gputui.vendors.vendor import Vendor, renumbered
 from gputui.vendors.visibility import Changes, Visibility
 
 if TYPE_CHECKING:
@@ -52,41 +53,27 @@ _HIP_ERRORS = {
 """The meaning and the remedy, by hipError_t (hip_runtime_api.h)."""
 
 
-class AmdContainers(Containers):
+class AmdContainers(RenderNodes):
     """The device files themselves (ROCm, "Running ROCm Docker containers"), so AMD's toolkit is not needed.
 
     The container is given all files where a device's own file is not known; HIP's list then counts as on the
     machine.
     """
 
-    by_uuid = False
-
-    def docker(self, devices: Sequence[Device]) -> list[str]:
-        own = [f"/dev/dri/{device.render}" for device in devices] if _by_node(devices) else ["/dev/dri"]
-        nodes = ["/dev/kfd", *own]
-        # A second device of the same card opens the same node.
-        words = [word for node in dict.fromkeys(nodes) for word in ("--device", node)]
-        return [*words, "--group-add", "video", "--group-add", "render"]
-
-    podman = docker
+    shared = ("/dev/kfd",)
+    groups = ("video", "render")
 
     def gives_devices(self, option: str, value: str) -> bool:
-        return (option == "device" and value.partition(":")[0].startswith(("/dev/kfd", "/dev/dri"))) or (
-            option == "runtime" and value == "amd"
-        )
+        return super().gives_devices(option, value) or (option == "runtime" and value == "amd")
 
     def changes(self, devices: Sequence[Device], visibility: Visibility, by_number: bool = False) -> Changes:
         """Return HIP's list for a container: it has only its own devices, renumbered in the
         order of their nodes."""
-        if not devices or not _by_node(devices):
+        if not devices or not self.by_node(devices):
             return visibility.changes(devices)
         inside = renumbered(devices)
         in_order = [device.index for device in inside] == list(range(len(inside)))
         return () if in_order else visibility.changes(inside)
-
-
-def _by_node(devices: Sequence[Device]) -> bool:
-    return all(device.render for device in devices)
 
 
 class Amd(Vendor):
@@ -100,6 +87,7 @@ class Amd(Vendor):
     uuid_prefixes = ("GPU-",)
     visibility = HipVisibility()
     containers = AmdContainers()
+    kernel_module = "amdgpu"
     kubernetes = "amd.com/gpu"
     environment_hints = (
         ("AMD_SERIALIZE_KERNEL", "3", "errors name their line; slow"),
@@ -139,14 +127,6 @@ class Amd(Vendor):
 
     def untold(self, device: Device) -> str:
         return _OF_A_PARTITION if device.board else ""
-
-    def nodes(self, device: Device, root: Root) -> tuple[str, ...]:
-        from gputui.system.drm import nodes_of
-
-        return nodes_of(root, device.render)
-
-    def driver_here(self, root: Root) -> str:
-        return root.text("/sys/module/amdgpu/version", 256) or ""
 
     def driver_trouble(self, code: int | None, error: str | None) -> str | None:
         if code is not None:

@@ -9,12 +9,12 @@ ROCR list; a CUDA list is not read when gputui's list is set.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import is_digits
 from gputui.inventory.light_dataclasses import replace
-from gputui.system.environment import Environ
+from gputui.system.environment import Environ, Variables
 from gputui.vendors.visibility import Changes, Ids, Inherited, Listed, Visibility
 
 HIP, ROCR, CUDA = "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"
@@ -45,7 +45,7 @@ class HipVisibility(Visibility):
     def lists_in(self, environ: Environ) -> bool:
         return any(_list_of(environ, name) is not None for name in (HIP, ROCR, CUDA))
 
-    def list_among(self, variables: Mapping[str, str | None]) -> tuple[str, str | None] | None:
+    def list_among(self, variables: Variables) -> tuple[str, str | None] | None:
         """Return HIP's list, or CUDA's where that is unset, resolved through the ROCr list
         where that is set."""
         rocr = variables.get(ROCR)

@@ -7,9 +7,7 @@ need root rights. No interface reports the memory of a process.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-from gputui.inventory.device import Device, Facts
+from gputui.inventory.device import Among, Device, Facts
 from gputui.inventory.formatting import MIB
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.link import SELF
@@ -63,7 +61,7 @@ class AppleSource(MachineSource):
         found = whole((self._sysctl.ask("-n", name) or "").strip())
         return found if found is not None and found > 0 else None
 
-    def _read(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
+    def _read(self, want: Want, among: Among) -> tuple[Device, ...]:
         assert self._device is not None
         if want & (Want.LOAD | Want.VERDICT) and self._is_due("load", _FRESH):
             facts = ioreg.facts(self._told(_GPU) or "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
@@ -13,9 +13,6 @@ from gputui.vendors.visibility import Visibility
 if TYPE_CHECKING:
     from gputui.sources.source import Source
     from gputui.system.root import Root
-
-_FACTS = dict.fromkeys((*RARELY_TOLD, "SM", "power", "temperature"), "")
-"""Facts that ioreg does not report (`Vendor.fact_names`)."""
 
 
 class Apple(Vendor):
@@ -30,6 +27,8 @@ class Apple(Vendor):
         ("PYTORCH_ENABLE_MPS_FALLBACK", "1", "what Metal cannot do runs on the CPU; slow"),
         ("PYTORCH_MPS_HIGH_WATERMARK_RATIO", "0.0", "no limit of memory: may slow or stop the whole machine"),
     )
+    facts = dict.fromkeys((*RARELY_TOLD, "SM", "power", "temperature"), "")
+    """Facts that ioreg does not report."""
     backend = "gloo"
     driver = "Metal"
     torch_build = "install torch for macOS on Apple silicon: https://pytorch.org/get-started/locally"
@@ -47,9 +46,6 @@ class Apple(Vendor):
         if devices:
             return ()
         return ("no variable hides the GPU of a Mac: the program itself must be told to use the CPU",)
-
-    def fact_names(self, device: Device) -> Mapping[str, str]:
-        return _FACTS
 
     def untold(self, device: Device) -> str:
         return "power, temperature and clocks need root rights (`sudo powermetrics`)"

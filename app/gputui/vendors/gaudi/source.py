@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from gputui.inventory.device import Device, Facts, Fault
+from gputui.inventory.device import Among, Device, Facts, Fault
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.link import each_pair
 from gputui.inventory.process import Process
@@ -64,7 +63,7 @@ class GaudiSource(MachineSource):
             raise self._nothing_found(NO_DEVICES, *self._troubles.values())
         self._devices = ()
 
-    def _read(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
+    def _read(self, want: Want, among: Among) -> tuple[Device, ...]:
         refreshed = want & (Want.LOAD | Want.VERDICT | Want.SENSORS | Want.NAMES | Want.SPEED)
         if refreshed or not self._devices:
             self._read_rows()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device, aligned
@@ -14,9 +14,6 @@ from gputui.vendors.visibility import Changes, Visibility
 if TYPE_CHECKING:
     from gputui.sources.source import Source
     from gputui.system.root import Root
-
-_FACTS = {"SM": "GPU", **dict.fromkeys(RARELY_TOLD, "")}
-"""Facts that hl-smi is not asked for; they are shown only if they are known (`Vendor.fact_names`)."""
 
 
 class GaudiContainers(Containers):
@@ -47,6 +44,7 @@ class Gaudi(Vendor):
     device_type = "hpu"
     visibility = ModuleVisibility()
     containers = GaudiContainers()
+    kernel_module = "habanalabs"
     kubernetes = "habana.ai/gaudi"
     environment_hints = (
         ("PT_HPU_LAZY_MODE", "0", "eager mode with torch.compile"),
@@ -58,6 +56,8 @@ class Gaudi(Vendor):
         "reset": "`sudo hl-smi -r -i {bus}` resets it",
     }
     gres = "hpu"
+    facts = {"SM": "GPU", **dict.fromkeys(RARELY_TOLD, "")}
+    """Facts that hl-smi is not asked for; they are shown only if they are known."""
     backend = "hccl"
     driver = "the Gaudi driver"
     torch_build = "install Intel Gaudi's build of it, which must match the driver: https://docs.habana.ai"
@@ -85,12 +85,6 @@ class Gaudi(Vendor):
         number = (device.render or "").removeprefix("accel")
         found = (f"/dev/accel/accel{number}", f"/dev/accel/accel_controlD{number}")
         return found if number and all(map(root.has, found)) else ()
-
-    def driver_here(self, root: Root) -> str:
-        return root.text("/sys/module/habanalabs/version", 256) or ""
-
-    def fact_names(self, device: Device) -> Mapping[str, str]:
-        return _FACTS
 
     def untold(self, device: Device) -> str:
         return "gputui does not ask hl-smi for clocks, links and errors; only root sees processes of others"

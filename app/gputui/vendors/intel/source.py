@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gputui.inventory.device import Apart, Device, Facts
+from gputui.inventory.device import Among, Apart, Device, Facts
 from gputui.inventory.light_dataclasses import dataclass, replace
 from gputui.inventory.process import Kind, Process
 from gputui.inventory.snapshot import Host
@@ -110,7 +110,7 @@ class IntelSource(MachineSource):
             raise self._nothing_found(NO_DEVICES, *self._troubles.values())
         self._units = self._numbered()
 
-    def _read(self, want: Want, among: Collection[str] | None) -> tuple[Device, ...]:
+    def _read(self, want: Want, among: Among) -> tuple[Device, ...]:
         units = self._units or []
         if Want.NAMES in want or Want.SPEED in want:
             self._read_names()

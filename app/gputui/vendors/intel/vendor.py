@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputui.inventory.device import Device
 from gputui.system.environment import Environ
 from gputui.vendors.intel.visibility import LevelZeroVisibility
-from gputui.vendors.vendor import RARELY_TOLD, Containers, Vendor
+from gputui.vendors.render_nodes import RenderNodes
+from gputui.vendors.vendor import RARELY_TOLD, Vendor
 from gputui.vendors.visibility import Changes, Visibility
 
 if TYPE_CHECKING:
@@ -19,32 +20,17 @@ if TYPE_CHECKING:
 _OF_THE_BUS = "([0-9a-f]{2})0{8}(0[0-7])([01][0-9a-f])([0-9a-f]{2})([0-9a-f]{4})[0-9a-f]{8}8086"
 """The tile, zeros, the function, the device, the bus and the domain; then revision, model and vendor."""
 
-_FACTS = {"SM": "GPU", **dict.fromkeys(RARELY_TOLD, "")}
-"""Facts that no file of xe and i915 has; they are shown only if they are known (`Vendor.fact_names`)."""
 
-
-class IntelContainers(Containers):
+class IntelContainers(RenderNodes):
     """The render nodes themselves; all of them where tiles are named, whose numbers count all cards."""
 
-    by_uuid = False
-
-    def docker(self, devices: Sequence[Device]) -> list[str]:
-        nodes = [f"/dev/dri/{d.render}" for d in devices] if _by_node(devices) else ["/dev/dri"]
-        return [*(word for node in nodes for word in ("--device", node)), "--group-add", "render"]
-
-    podman = docker
-
-    def gives_devices(self, option: str, value: str) -> bool:
-        return option == "device" and value.partition(":")[0].startswith("/dev/dri")
+    def by_node(self, devices: Sequence[Device]) -> bool:
+        return all(device.render and device.partition is None for device in devices)
 
     def changes(self, devices: Sequence[Device], visibility: Visibility, by_number: bool = False) -> Changes:
         """Return no list for a container with its own devices only: it counts in bus order
         whatever a list says."""
-        return () if devices and _by_node(devices) else visibility.changes(devices)
-
-
-def _by_node(devices: Sequence[Device]) -> bool:
-    return all(device.render and device.partition is None for device in devices)
+        return () if devices and self.by_node(devices) else visibility.changes(devices)
 
 
 class Intel(Vendor):
@@ -65,6 +51,8 @@ class Intel(Vendor):
         "held": "`sudo fuser -v /dev/dri/render*`",
         "memory": "the kernel reports it only to root and to programs with CAP_PERFMON: `sudo gputui`",
     }
+    facts = {"SM": "GPU", **dict.fromkeys(RARELY_TOLD, "")}
+    """Facts that no file of xe and i915 has; they are shown only if they are known."""
     backend = "xccl"
     driver = "Level Zero"
     torch_build = "install a build for XPU: https://pytorch.org/get-started/locally"
@@ -79,11 +67,6 @@ class Intel(Vendor):
         if any(device.apart == "integrated" for device in devices):
             return ("an integrated GPU has the host's memory, and many programs for XPU do not support it",)
         return ()
-
-    def nodes(self, device: Device, root: Root) -> tuple[str, ...]:
-        from gputui.system.drm import nodes_of
-
-        return nodes_of(root, device.render)
 
     def bare_uuid(self, uuid: str) -> str:
         """Return the UUID in xpu-smi's form.
@@ -109,9 +92,6 @@ class Intel(Vendor):
         if not (bus or device or domain):
             return None
         return f"{domain:08X}:{bus:02X}:{device:02X}.{function}", tile - 1 if tile else None
-
-    def fact_names(self, device: Device) -> Mapping[str, str]:
-        return _FACTS
 
     def untold(self, device: Device) -> str:
         return "the driver does not report errors or traffic, and memory in use only to root (CAP_PERFMON)"

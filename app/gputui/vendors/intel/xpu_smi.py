@@ -15,6 +15,7 @@ from typing import Any
 
 from gputui.inventory.formatting import MIB, printable
 from gputui.inventory.light_dataclasses import field, frozen
+from gputui.inventory.link import LinkMatrix
 from gputui.system.pci_tree import FUNCTION
 
 _MOST_DEVICES = 256
@@ -63,7 +64,7 @@ class Wires:
     is a whole card."""
 
     labels: tuple[tuple[int, int | None], ...]
-    words: tuple[tuple[str | None, ...], ...]
+    words: LinkMatrix
 
 
 Used = dict[int, dict[int, int | None]]

@@ -7,10 +7,10 @@ slow pace. A device's error stays on that device, and a device that recovers is 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gputui.inventory.device import COMPUTE_MODES, UUID, Device, Facts, Fault, FaultKind
+from gputui.inventory.device import COMPUTE_MODES, UUID, Among, Device, Facts, Fault, FaultKind
 from gputui.inventory.formatting import MIB
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.process import Kind, Process
@@ -229,7 +229,7 @@ class Gpu:
         """The GPU as a device, and its instances."""
         return tuple(each.device for each in self.readers)
 
-    def refresh(self, want: Want, among: Collection[str] | None = None) -> None:
+    def refresh(self, want: Want, among: Among = None) -> None:
         """Read the wanted facts into `devices`. Never raise for the device's own errors.
 
         `among`: keys of the devices whose details are wanted, None for all.
@@ -811,7 +811,7 @@ class Gpu:
         others = () if _plainly_empty(facts) else ("Graphics", "MPSCompute")
         return facts | {"processes": self._with_others(compute, *others)}
 
-    def _read_instances(self, want: Want, among: Collection[str] | None) -> dict[str, Gpu]:
+    def _read_instances(self, want: Want, among: Among) -> dict[str, Gpu]:
         """Return the current MIG instances: they come and go while the box runs."""
         if not self.device.mig or self.handle is None or Want.WHOLE in want:
             return {}

@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gputui.inventory.device import Device, one_model
+from gputui.inventory.device import Among, Device, one_model
 from gputui.inventory.light_dataclasses import field, frozen, replace
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Host, Snapshot
@@ -132,7 +132,7 @@ class NvmlSource:
             gpu.renew(self._nvml)
         self._gpus, self._refused, self._order = gpus, [], None
 
-    def read(self, want: Want = Want.ALL, among: Collection[str] | None = None) -> Snapshot:
+    def read(self, want: Want = Want.ALL, among: Among = None) -> Snapshot:
         self._start_over_if_nothing_works()
         self.open()
         if Want.MODES in want:
@@ -353,9 +353,7 @@ class NvmlSource:
         if Want.OWNERS in want:
             table.forget_all_but({process.pid for named, _ in owned.values() for process in named})
 
-    def _with_activity(
-        self, devices: tuple[Device, ...], want: Want, among: Collection[str] | None
-    ) -> tuple[Device, ...]:
+    def _with_activity(self, devices: tuple[Device, ...], want: Want, among: Among) -> tuple[Device, ...]:
         """Return the devices with their processes' activity on the device and the host, where somebody looks.
 
         Without a new look, the activity is that of the last look.
@@ -379,7 +377,7 @@ class NvmlSource:
             self._processes = ProcessTable()
         return self._processes
 
-    def _read_speeds(self, among: Collection[str] | None) -> None:
+    def _read_speeds(self, among: Among) -> None:
         """Read what ranks the GPUs by speed; GPUs of one model need no more than their names."""
 
         def wanted() -> list[Gpu]:
@@ -408,7 +406,7 @@ class NvmlSource:
             for ordinal, uuid in enumerate(self._order):
                 there[uuid].have(ordinal=ordinal)
 
-    def _read_wiring(self, want: Want, keys: tuple[str, ...], among: Collection[str] | None) -> None:
+    def _read_wiring(self, want: Want, keys: tuple[str, ...], among: Among) -> None:
         # Imported here: the first snapshot comes without links.
         from gputui.vendors.nvidia.wiring import Wiring
 

@@ -66,6 +66,7 @@ class Nvidia(Vendor):
     uuid_prefixes = UUID_PREFIXES
     visibility = CudaVisibility()
     containers = NvidiaContainers()
+    kernel_module = "nvidia"
     kubernetes = "nvidia.com/gpu"
     environment_hints = (
         ("CUDA_LAUNCH_BLOCKING", "1", "errors name their line; slow"),
@@ -147,9 +148,6 @@ class Nvidia(Vendor):
             f"{_UVM} does not exist: nothing has used CUDA since the machine started, and a confined program"
             " cannot create it; `nvidia-modprobe -u` does"
         )
-
-    def driver_here(self, root: Root) -> str:
-        return root.text("/sys/module/nvidia/version", 256) or ""
 
     def driver_trouble(self, code: int | None, error: str | None) -> str | None:
         from gputui.vendors.nvidia.cuda_errors import of_code, of_library

@@ -86,7 +86,7 @@ class Wiring:
         """
         self._left_behind = True
 
-    def unknown(self) -> tuple[tuple[str | None, ...], ...]:
+    def unknown(self) -> LinkMatrix:
         """Return a matrix in which nothing is known, without a call."""
         return each_pair(len(self._gpus), lambda i, j: None)
 
@@ -144,7 +144,7 @@ class Wiring:
             gpu.lose(gone)
             return Locality()
 
-    def _each_pair(self, fact: Any) -> tuple[tuple[str | None, ...], ...]:
+    def _each_pair(self, fact: Any) -> LinkMatrix:
         ends = self._ends
         return each_pair(len(ends), lambda i, j: None if ends[i] is None or ends[j] is None else fact(i, j))
 
