@@ -21,6 +21,7 @@ from gputui.tui.theme import DARK, LIGHT, THEMES
 from gputui.tui.views.first_frame import frame
 from gputui.tui.views.table import columns_of, row, state_of
 from gputui.tui.widgets.lines import Lines
+from table_tests import each_row
 from tui.support import OPENED, Session, StillSource, box_at, session
 from unit.builders import GIB, box, busy, gpu, job
 
@@ -96,7 +97,7 @@ def test_the_numbers_of_a_busy_device_are_quieter_than_a_free_one_and_can_be_rea
     assert contrast(quieter, theme.background) >= 4.5 and contrast(quieter, free) >= 1.25
 
 
-@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
+@each_row("theme", THEMES, ids=lambda theme: theme.name)
 def test_a_load_has_the_colour_of_no_state_and_a_device_in_use_not_that_of_an_error(theme: Theme) -> None:
     def color(name: str) -> str:
         variable = LOOKS[name].color

@@ -29,6 +29,7 @@ from gputui.tui.screens.queue import QueueScreen
 from gputui.tui.screens.timelines import TimelinesScreen
 from gputui.tui.screens.topology import TopologyScreen
 from gputui.tui.widgets.lines import Lines
+from table_tests import each_row
 from tui.support import Session, session
 
 # Without a command, the plan asks for a model, and takes the next keys as its name. The people are the
@@ -204,7 +205,7 @@ async def test_an_action_without_a_letter_is_found_by_its_word(page: str) -> Non
 OF_ALL_PAGES = {"escape", "q", "down", "j", "up", "k", "pagedown", "pageup", "home", "g", "end", "G"}
 
 
-@pytest.mark.parametrize("page", sorted(_pages() - {Page}, key=lambda page: page.__name__))
+@each_row("page", sorted(_pages() - {Page}, key=lambda page: page.__name__))
 def test_the_keys_that_move_and_go_back_are_bound_once_for_all_pages(page: type[Page]) -> None:
     own = {key for binding in vars(page).get("BINDINGS", ()) for key in binding.key.split(",")}
     # Typing filters the palette, and tab moves there, too.
