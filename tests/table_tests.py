@@ -70,3 +70,12 @@ def _fresh(fixtures: dict[str, Any], number: int, stack: ExitStack) -> dict[str,
         fresh["tmp_path"] = fixtures["tmp_path"] / f"row{number}"
         fresh["tmp_path"].mkdir()
     return fresh
+
+
+def quick_first(rows: Iterable[Any], quick: int = 1) -> list[Any]:
+    """Return the rows for `pytest.mark.parametrize`, of which all but the first ones are marked `thorough`.
+
+    This is for rows of one value that show what the first ones show, at one more size or on one more box.
+    """
+    given = list(rows)
+    return [*given[:quick], *(pytest.param(row, marks=pytest.mark.thorough) for row in given[quick:])]
