@@ -32,7 +32,7 @@ _FROM_OUTSIDE = re.compile(
     # The paths of programs and their libraries, the folder for temporary files, the time zone.
     "PATH|LD_LIBRARY_PATH|TMPDIR|TZ|CC"
     # Options of the tests themselves, and of the tools that measure them.
-    "|PYTEST_.*|HYPOTHESIS_.*|COV_.*|COVERAGE_.*|PYTHONDONTWRITEBYTECODE|PYTHONPYCACHEPREFIX"
+    "|PYTEST_.*|HYPOTHESIS_.*|COV_.*|COVERAGE_.*|PYTHONDONTWRITEBYTECODE"
     "|GPUTUI_RECORD|GPUTUI_RECORDED_VENDORS|GPUTUI_TEST_FRAMEWORKS"
     # Access to packages, for the tests that install some.
     "|PIP_.*|UV_.*|SSL_CERT_.*|REQUESTS_CA_BUNDLE|(?i:https?|all|no)_proxy"
@@ -42,11 +42,6 @@ devices, ranks, a scheduler's job, agents, multiplexers, settings of gputui itse
 
 _HOMES = Path(tempfile.mkdtemp(prefix="gputui-homes-"))
 """The homes of the tests of this process. No other process and no person shares them."""
-
-_COMPILED = Path(tempfile.mkdtemp(prefix="gputui-compiled-"))
-"""The compiled files of this run, if Python may not write them next to the sources. Every user can read them,
-because some tests start gputui as another user."""
-_COMPILED.chmod(0o755)
 
 _WORKERS_A_CORE = 3
 """More than one, since many tests wait for a program or a clock."""
@@ -67,9 +62,8 @@ _leave_everything_outside()
 
 
 def pytest_unconfigure() -> None:
-    """Remove the homes and the compiled files."""
+    """Remove the homes."""
     shutil.rmtree(_HOMES, ignore_errors=True)
-    shutil.rmtree(_COMPILED, ignore_errors=True)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -83,21 +77,19 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker where the compiled files of this run are."""
-    node.workerinput["compiled"] = str(_COMPILED)
+    """Tell a worker where the compiled tests of this run are."""
+    node.workerinput["compiled"] = str(_HOMES / "compiled")
 
 
 def _compile_once(config: pytest.Config) -> None:
-    """Have the workers, and the programs that they start, share the files that one of them has compiled.
+    """Have the workers share the test files that each of them has compiled, with assertions rewritten.
 
-    Where PYTHONDONTWRITEBYTECODE is set, each worker would compile all tests, with assertions rewritten,
-    which takes ten seconds; and each of some three thousand programs would compile gputui, which takes 0.2 s.
-    Nothing is written next to the sources: the folder of compiled files belongs to this run.
+    Where PYTHONDONTWRITEBYTECODE is set, each worker would compile all of them, which takes ten seconds.
+    Nothing is written next to the sources: the folder of compiled files belongs to this run and is removed
+    with it.
     """
     if sys.dont_write_bytecode and (folder := getattr(config, "workerinput", {}).get("compiled")):
         sys.dont_write_bytecode, sys.pycache_prefix = False, folder
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        os.environ["PYTHONPYCACHEPREFIX"] = folder
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

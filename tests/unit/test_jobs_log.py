@@ -398,6 +398,7 @@ def test_the_end_of_a_line_that_is_longer_than_what_is_read_is_seen(tmp_path: Pa
     assert tail.lines(1)[0].endswith("loss 0.5")
 
 
+@pytest.mark.thorough
 def test_a_log_that_grows_for_days_keeps_a_bounded_past(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.touch()

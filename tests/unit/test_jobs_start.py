@@ -326,6 +326,7 @@ def test_only_its_owner_reads_a_job_whatever_the_umask(desk: Desk, umask: int) -
     assert int(job.log.read_text().split()[0], 8) == umask, "the command has its user's umask"
 
 
+@pytest.mark.thorough
 def test_twenty_jobs_started_at_once_are_twenty_jobs(desk: Desk) -> None:
     with ThreadPoolExecutor(20) as pool:
         jobs = list(pool.map(lambda number: desk.sh(f"echo {number}; exit {number}"), range(20)))

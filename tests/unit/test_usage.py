@@ -562,6 +562,7 @@ def test_a_simulated_box_has_the_usage_of_its_past() -> None:
     assert found.rows("user")[-1][0] == {"user": ""}
 
 
+@pytest.mark.thorough
 def test_no_crowd_of_users_makes_a_day_too_large_to_be_read() -> None:
     """The containers of one person can have 65,536 users, each with a claim for a moment."""
     day = Day(NOW, NOW, 86_400.0, {gpu(n).key: str(n) for n in range(72)})
