@@ -88,6 +88,7 @@ def dropped(boxes: SshBoxes) -> list[str]:
     return re.findall(r".*(?:drop connection|MaxStartups throttling).*", boxes.log_of(1).read_text())
 
 
+@pytest.mark.thorough
 def test_twenty_boxes_behind_a_jump_host_are_all_reached(behind_jump: tuple[SshBoxes, str]) -> None:
     boxes, names = behind_jump
     environ = boxes.environment(dict(os.environ))

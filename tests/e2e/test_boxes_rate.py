@@ -21,6 +21,7 @@ WATCHED = 6.0
 """Seconds."""
 
 
+@pytest.mark.thorough
 def test_live_boxes_keep_their_pace_beside_those_that_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

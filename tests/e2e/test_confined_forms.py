@@ -230,6 +230,7 @@ for folder, command in json.load(open("forms.json")):
 """
 
 
+@pytest.mark.thorough
 def test_no_form_reaches_another_device_from_within(box: Confined) -> None:
     """One confined command starts all forms, and gputui reads none of them."""
     forms = {name: form for name, form in FORMS.items() if _is_here(box, form)}

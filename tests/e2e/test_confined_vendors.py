@@ -15,6 +15,7 @@ from confinement import Machine, needs_landlock
 from gputui.inventory.device import Device
 from gputui.launching.confine_proof import _is
 from gputui.vendors.driver_process import DriverDevice
+from table_tests import each_row
 
 pytestmark = [pytest.mark.e2e, needs_landlock]
 
@@ -90,7 +91,7 @@ def test_of_a_driver_that_cannot_be_asked_it_is_said(tmp_path: Path) -> None:
     assert all("cannot ask the Gaudi driver" in line for line in done.stdout.splitlines()[:2])
 
 
-@pytest.mark.parametrize("bus", [None, "", "0", "04:00.0", "0000:03:00.1"])
+@each_row("bus", [None, "", "0", "04:00.0", "0000:03:00.1"])
 def test_a_device_without_uuid_is_known_by_its_place_only(
     bus: str | None,
 ) -> None:

@@ -194,6 +194,7 @@ def test_every_call_says_in_one_line_what_cannot_be_and_does_the_rest(places: Pl
         assert [file.name for file in (places.folder / "full").iterdir() if "gputui." in file.name] == []
 
 
+@pytest.mark.thorough
 def test_a_job_is_stopped_and_its_end_is_known_on_a_disk_that_it_has_filled(places: Places) -> None:
     disk = places.folder / "disk"
     disk.mkdir()

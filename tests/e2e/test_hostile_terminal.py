@@ -101,6 +101,7 @@ def test_a_terminal_that_has_no_size_gets_a_screen(start: Start, base_environmen
     left(terminal)
 
 
+@pytest.mark.thorough
 def test_a_size_in_the_environment_that_no_terminal_has_is_not_believed(
     start: Start, base_environment: dict[str, str]
 ) -> None:

@@ -134,6 +134,7 @@ def test_ctrl_c_and_ctrl_backslash_end_the_command_and_not_the_screen(begin: Beg
     leave(back(terminal))
 
 
+@pytest.mark.thorough
 def test_a_command_that_answers_ctrl_c_goes_on(begin: Begin) -> None:
     terminal = begin("sh", "-c", f"trap 'echo caught; exit 5' INT; {SAYS_UP}; while :; do sleep 0.05; done")
     terminal.until(UP)
@@ -150,6 +151,7 @@ def test_a_command_reads_what_is_typed(begin: Begin) -> None:
     leave(back(terminal))
 
 
+@pytest.mark.thorough
 def test_what_was_typed_for_a_command_that_did_not_read_it_is_no_key_of_ours(
     begin: Begin, tmp_path: Path
 ) -> None:
@@ -273,6 +275,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.thorough
 def test_a_command_that_took_the_foreground_with_it_does_not_stop_us(shell: Terminal, tmp_path: Path) -> None:
     begin_in(shell, " ".join(python(tmp_path, FOREGROUND)))
     shell.until("ended by SIGKILL").until(ENDED)
@@ -328,7 +331,10 @@ def _signals(file: Path) -> dict[str, str]:
     return {name: found[name].strip() for name in ("SigIgn", "SigBlk", "SigCgt")}
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGTERM, 143), pytest.param(signal.SIGHUP, 129, marks=pytest.mark.thorough)],
+)
 def test_a_signal_that_ends_us_ends_the_command_first(begin: Begin, number: int, status: int) -> None:
     name = signal.Signals(number).name[3:]
     terminal = begin("sh", "-c", f"trap 'echo saved; exit 0' {name}; {SAYS_UP}; while :; do sleep 0.05; done")
@@ -339,6 +345,7 @@ def test_a_signal_that_ends_us_ends_the_command_first(begin: Begin, number: int,
     assert "gputui: done after" in terminal.text
 
 
+@pytest.mark.thorough
 def test_a_signal_while_the_end_of_the_output_is_read_ends_us(begin: Begin) -> None:
     terminal = begin("true")
     terminal.until(ENDED)
@@ -346,6 +353,7 @@ def test_a_signal_while_the_end_of_the_output_is_read_ends_us(begin: Begin) -> N
     assert terminal.end() == 143
 
 
+@pytest.mark.thorough
 def test_a_terminal_that_is_closed_ends_both(begin: Begin, tmp_path: Path) -> None:
     terminal = begin("sh", "-c", f"echo $$ > pid; {SAYS_UP}; exec sleep 1000", cwd=tmp_path)
     terminal.until(UP)

@@ -19,6 +19,7 @@ from e2e.terminal import PATIENCE, Terminal
 from gputui import __file__ as gputui_file
 from gputui.sources.simulated.boxes import BOXES
 from simnvml import SimulatedNvml
+from table_tests import quick_first
 
 pytestmark = pytest.mark.e2e
 
@@ -61,6 +62,7 @@ def test_no_key_waits_for_the_modules_that_compose_a_launch(
     assert terminal.end() == 0
 
 
+@pytest.mark.thorough
 def test_a_setting_that_was_changed_just_before_the_end_is_saved_or_said_not_to_be(
     start: Start, base_environment: dict[str, str], simulated_nvml: SimulatedNvml
 ) -> None:
@@ -82,6 +84,7 @@ def test_a_setting_that_was_changed_just_before_the_end_is_saved_or_said_not_to_
     assert config.read_text() == before
 
 
+@pytest.mark.thorough
 def test_it_ends_when_the_terminal_is_gone_though_hangups_are_ignored(start: Start) -> None:
     terminal = start(argv=["sh", "-c", f"trap '' HUP; exec {' '.join(GPUTUI)} --demo"])
     terminal.until("○ free")
@@ -277,7 +280,7 @@ def test_one_gpu_that_hangs_is_unknown_and_the_others_stay_fresh(
     simulated_nvml.heal()
 
 
-@pytest.mark.parametrize("leave", ["q", "\x03"], ids=["q", "Ctrl-C"])
+@pytest.mark.parametrize("leave", quick_first(["q", "\x03"]), ids=["q", "Ctrl-C"])
 def test_a_driver_that_hangs_while_it_starts_leaves_a_screen_that_says_so_and_can_be_left(
     start: Start, environment: dict[str, str], simulated_nvml: SimulatedNvml, leave: str
 ) -> None:

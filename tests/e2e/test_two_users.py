@@ -844,6 +844,7 @@ def test_files_of_mine_that_another_links_to_names_of_records_hide_none(box: Box
     assert box.call("run", "--gpus", "0", "--", "true")[0] == 0
 
 
+@pytest.mark.thorough
 def test_files_of_mine_that_another_moves_to_names_of_records_hide_none(box: Box, users: Users) -> None:
     """Out of a folder of a project in which all can write, to the folder of format 1."""
     box.hold(0, uid=users.ana)
@@ -1140,6 +1141,7 @@ def test_a_folder_that_is_too_full_to_be_read_starts_nothing(
 _WAYS = (("--gpus", "0"), ("-n", "1"))
 
 
+@pytest.mark.thorough
 def test_no_limit_of_open_files_has_a_device_given_twice(box: Box, users: Users) -> None:
     box.hold(0, uid=users.bob)
     box.hold(*range(1, 8), uid=users.ana)
@@ -1568,6 +1570,7 @@ def test_force_takes_as_many_as_are_asked_for_the_free_ones_first(box: Box, user
 
 
 @pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.thorough
 def test_the_users_inside_containers_are_no_other_persons(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:
@@ -1724,6 +1727,7 @@ def _bloat(folder: Path) -> int:
     return folder.stat().st_size
 
 
+@pytest.mark.thorough
 def test_a_folder_that_was_large_once_costs_nobody_else_the_time_to_read_it(
     box: Box, users: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1854,6 +1858,7 @@ def _in_line(box: Box, uid: int, place: int) -> Forked:
 
 
 @pytest.mark.usefixtures("impatient")
+@pytest.mark.thorough
 def test_who_is_stopped_loses_his_place_and_goes_to_the_end_when_he_comes_back(
     box: Box, users: Users
 ) -> None:
@@ -1876,6 +1881,7 @@ def test_who_is_stopped_loses_his_place_and_goes_to_the_end_when_he_comes_back(
 
 
 @pytest.mark.usefixtures("impatient")
+@pytest.mark.thorough
 def test_whose_driver_does_not_answer_loses_his_place(box: Box, users: Users, nvml_library: Path) -> None:
     other = box.hold(0)
     with for_all_users() as folder:
@@ -2539,6 +2545,7 @@ def test_no_result_is_written_to_a_file_or_pipe_of_another_user_s(box: Box, user
     assert (shared / "file").stat().st_size == 0
 
 
+@pytest.mark.thorough
 def test_what_another_user_locks_keeps_no_setting_from_being_saved_and_nobody_from_quitting(
     box: Box,
     users: Users,

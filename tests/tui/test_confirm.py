@@ -26,6 +26,7 @@ from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.widgets.lines import Lines
 from messages import numbers
+from table_tests import quick_first
 from tui.support import Session, box_at, session, started
 from unit.builders import GIB, busy, job
 from unit.jobs_support import Desk, ended
@@ -346,7 +347,7 @@ async def test_leaving_at_the_question_leaves_no_claim_and_no_record(
 
 
 @pytest.mark.parametrize("key", ["enter", "w", "e"])
-@pytest.mark.parametrize("size", [(80, 24), (130, 40)])
+@pytest.mark.parametrize("size", quick_first([(80, 24), (130, 40)]))
 async def test_a_question_leaves_the_box_in_view(
     key: str, size: tuple[int, int], environ: dict[str, str]
 ) -> None:

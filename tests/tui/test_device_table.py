@@ -30,6 +30,7 @@ from gputui.tui.views.first_frame import frame
 from gputui.tui.views.table import facts_shown, table
 from gputui.tui.views.text import width_of
 from gputui.tui.widgets.lines import Lines
+from table_tests import each_row
 from tui.support import Session, StillSource, box_at, session
 from unit.builders import GIB, NOW, box, busy, gpu, instance
 from unit.builders import job as unit_job
@@ -46,8 +47,8 @@ def texts(snapshot: Snapshot, width: int, height: int = 30, **screen: object) ->
 # Columns
 
 
-@pytest.mark.parametrize("name", ["shared", "a100-mig", "dgx-2", "rtx3090"])
-@pytest.mark.parametrize("width", [20, 40, 60, 72, 80, 100, 124, 160, 200, 300])
+@each_row("name", ["shared", "a100-mig", "dgx-2", "rtx3090"])
+@each_row("width", [20, 40, 60, 72, 80, 100, 124, 160, 200, 300])
 def test_columns_are_shown_whole_or_not_at_all(name: str, width: int) -> None:
     heading, *rows = texts(box_at(name, 75), width)
     state = heading.find("STATE")
@@ -57,8 +58,8 @@ def test_columns_are_shown_whole_or_not_at_all(name: str, width: int) -> None:
         assert "…" not in before, "nothing but a command is cut"
 
 
-@pytest.mark.parametrize("name", ["laptop", "wsl", "shared"])
-@pytest.mark.parametrize("width", [80, 130, 200])
+@each_row("name", ["laptop", "wsl", "shared"])
+@each_row("width", [80, 130, 200])
 def test_watts_stand_below_their_heading(name: str, width: int) -> None:
     heading, *rows = texts(box_at(name, 75), width)
     end = re.search(r"\bW\b", heading)
@@ -66,7 +67,7 @@ def test_watts_stand_below_their_heading(name: str, width: int) -> None:
     assert all(re.search(r"\d$", row[: end.end()]) for row in rows), (heading, *rows)
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 130, 200])
+@each_row("width", [40, 60, 80, 130, 200])
 def test_memory_that_is_the_hosts_is_its_ram_in_use_and_marked_as_shared(width: int) -> None:
     spark = box_at("gb10")
     assert "G" not in texts(spark, width)[1][20:], "not known before the host has been read"
@@ -134,7 +135,7 @@ def test_instances_hang_under_their_gpu() -> None:
     assert [row[6:12].strip() for row in rows[1:]] == ["0", "└ 0:0", "└ 0:1", "1"]
 
 
-@pytest.mark.parametrize("sort", [each for each in SORTS if each])
+@each_row("sort", [each for each in SORTS if each])
 def test_no_sort_takes_instances_from_their_gpu(sort: str) -> None:
     parent = replace(gpu(0, mig=True), utilization=None)
     parts = (replace(instance(parent, 0), utilization=10), replace(instance(parent, 1), utilization=90))
@@ -166,7 +167,7 @@ def test_a_device_of_a_job_of_ours_says_so() -> None:
     assert "○ free" in other
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("device", "pids"),
     [
         (busy(gpu(0), unit_job(7, user="me"), unit_job(8, user="me")), (8,)),
@@ -569,7 +570,7 @@ async def test_many_selected_devices_stay_apart_and_can_be_dragged() -> None:
         assert s.selected == ["8", "4", "5", "6", "7", "0"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("loads", "order"),
     [
         ((98, 97, 20), "012"),

@@ -27,6 +27,7 @@ from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.views.experiments import details, listed
 from gputui.tui.views.text import width_of
 from gputui.tui.widgets.lines import Lines
+from table_tests import each_row
 from tui.support import Session
 from tui.support import session as moving
 from unit.builders import GIB, NOW
@@ -66,7 +67,7 @@ async def test_without_comparisons_it_says_how_to_make_one_and_no_key_does_harm(
         assert isinstance(s.app.screen, JobsScreen)
 
 
-@pytest.mark.parametrize(("state", "so_far"), [("running", True), ("done", False), ("stopped", False)])
+@each_row(("state", "so_far"), [("running", True), ("done", False), ("stopped", False)])
 def test_the_best_of_one_that_runs_is_the_best_so_far(state: str, so_far: bool) -> None:
     _, line = listed([compared(10.0, state=state)], 130, NOW)
     text = "".join(text for text, _ in line)
@@ -135,7 +136,7 @@ async def test_in_a_demo_there_are_none(desk: Desk, environ: dict[str, str]) -> 
         assert texts(s, "#page-footer")[-1] == " esc back  ? help", "no key of an experiment"
 
 
-@pytest.mark.parametrize("width", [40, 80, 200])
+@each_row("width", [40, 80, 200])
 def test_hostile_values_and_narrow_pages_keep_to_their_cells(width: int) -> None:
     found = compared(1.0, 2.0, axes=(("env:\x1b[2J", "\x1b[2J\u202e" * 20),))
     found = replace(found, request=replace(found.request, metric="(x)"))

@@ -21,6 +21,7 @@ from gputui.tui.theme import DARK, LIGHT, THEMES
 from gputui.tui.views.first_frame import frame
 from gputui.tui.views.table import columns_of, row, state_of
 from gputui.tui.widgets.lines import Lines
+from table_tests import each_row, quick_first
 from tui.support import OPENED, Session, StillSource, box_at, session
 from unit.builders import GIB, box, busy, gpu, job
 
@@ -96,7 +97,7 @@ def test_the_numbers_of_a_busy_device_are_quieter_than_a_free_one_and_can_be_rea
     assert contrast(quieter, theme.background) >= 4.5 and contrast(quieter, free) >= 1.25
 
 
-@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
+@each_row("theme", THEMES, ids=lambda theme: theme.name)
 def test_a_load_has_the_colour_of_no_state_and_a_device_in_use_not_that_of_an_error(theme: Theme) -> None:
     def color(name: str) -> str:
         variable = LOOKS[name].color
@@ -108,7 +109,7 @@ def test_a_load_has_the_colour_of_no_state_and_a_device_in_use_not_that_of_an_er
 
 # A film of a minute
 
-SIZES = [(60, 15), (80, 24), (100, 30), (130, 40), (200, 60)]
+SIZES = [(80, 24), (130, 40), (60, 15), (100, 30), (200, 60)]
 _RULE = re.compile(r"─ ([a-z][^─]*) ─")
 
 
@@ -143,7 +144,7 @@ def steady(name: str, elapsed: float) -> Snapshot:
     return replace(first, devices=devices, time=OPENED + elapsed, ticks=elapsed)
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("size", quick_first(SIZES, 2), ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("name", ["shared", pytest.param("idle", marks=pytest.mark.thorough)])
 async def test_nothing_moves_for_a_minute(name: str, size: tuple[int, int]) -> None:
     async with session(steady(name, 0), size=size, interval=1000) as s:
@@ -176,7 +177,7 @@ async def moments(s: Session, seconds: Sequence[int]) -> AsyncIterator[str]:
 KEYS = ("b", "b", "escape", "0", "2", "6", "escape", "D", "escape", "t", "escape", "e", "escape", "J", "x")
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("size", quick_first(SIZES, 2), ids=lambda size: f"{size[0]}x{size[1]}")
 async def test_no_key_and_nobody_who_comes_or_goes_moves_anything(size: tuple[int, int]) -> None:
     async with session(size=size, interval=1000) as s:
         await s.until(lambda: s.main.app_state.timelines)
@@ -230,7 +231,7 @@ def words(lines: Sequence[str]) -> list[list[tuple[int, str]]]:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("size", quick_first(SIZES, 2), ids=lambda size: f"{size[0]}x{size[1]}")
 async def test_no_page_moves_or_blinks_for_a_minute(size: tuple[int, int]) -> None:
     async with session(steady("shared", 0), size=size, interval=1000) as s:
         for number, page in enumerate(PAGES):

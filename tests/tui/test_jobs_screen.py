@@ -41,6 +41,7 @@ from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.views.jobs import facts_of, jobs_panel, listed, news, pieces_of, size_of_jobs
 from gputui.tui.widgets.lines import Lines
 from messages import numbers
+from table_tests import each_row
 from tui.support import OPENED, Session, box_at
 from tui.support import session as moving
 from unit.builders import make_homeless
@@ -619,7 +620,7 @@ async def test_a_job_that_waited_and_starts_is_told_with_its_devices(desk: Desk)
         assert s.main.message == "job m6u5 has started on GPUs 4 and 5 after waiting 10m"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("facts", "words"),
     [
         ({"state": "stopped", "signal": 15}, "was stopped after 1h02m"),

@@ -29,6 +29,7 @@ from gputui.tui.screens.queue import QueueScreen
 from gputui.tui.screens.timelines import TimelinesScreen
 from gputui.tui.screens.topology import TopologyScreen
 from gputui.tui.widgets.lines import Lines
+from table_tests import each_row
 from tui.support import Session, session
 
 # Without a command, the plan asks for a model, and takes the next keys as its name. The people are the
@@ -96,24 +97,24 @@ async def test_a_verification_that_goes_on_is_left_without_a_wait(environ: dict[
         assert [type(each) for each in pages(s)] == [QueueScreen]
 
 
-@pytest.mark.parametrize("key", ["f5", "z", "tab", "é"])
-async def test_a_key_without_an_action_says_so_and_is_not_kept(key: str) -> None:
+async def test_a_key_without_an_action_says_so_and_is_not_kept() -> None:
     async with session() as s:
-        await s.press(key)
-        assert key in s.main.message and "?" in s.main.message
-        assert not s.main.messages
-        await s.press("down")
-        assert not s.main.message
+        for key in ("f5", "z", "tab", "é"):
+            await s.press(key)
+            assert key in s.main.message and "?" in s.main.message
+            assert not s.main.messages
+            await s.press("down")
+            assert not s.main.message
         await s.press("D", "f5")
         assert "f5" in s.main.message
         assert "f5" in s.app.screen.query_one("#page-footer", Lines).texts[-2]
 
 
-@pytest.mark.parametrize("key", ["<ignore>", "left_shift", "caps_lock", "escape", "down", "ctrl+z"])
-async def test_what_nobody_has_pressed_and_keys_that_mean_something_say_nothing(key: str) -> None:
+async def test_what_nobody_has_pressed_and_keys_that_mean_something_say_nothing() -> None:
     async with session() as s:
-        await s.press(key)
-        assert "no action" not in s.main.message
+        for key in ("<ignore>", "left_shift", "caps_lock", "escape", "down", "ctrl+z"):
+            await s.press(key)
+            assert "no action" not in s.main.message, key
 
 
 async def test_nothing_is_said_of_keys_in_a_line_that_is_typed_or_behind_a_dialog() -> None:
@@ -204,7 +205,7 @@ async def test_an_action_without_a_letter_is_found_by_its_word(page: str) -> Non
 OF_ALL_PAGES = {"escape", "q", "down", "j", "up", "k", "pagedown", "pageup", "home", "g", "end", "G"}
 
 
-@pytest.mark.parametrize("page", sorted(_pages() - {Page}, key=lambda page: page.__name__))
+@each_row("page", sorted(_pages() - {Page}, key=lambda page: page.__name__))
 def test_the_keys_that_move_and_go_back_are_bound_once_for_all_pages(page: type[Page]) -> None:
     own = {key for binding in vars(page).get("BINDINGS", ()) for key in binding.key.split(",")}
     # Typing filters the palette, and tab moves there, too.

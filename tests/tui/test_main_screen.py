@@ -38,6 +38,7 @@ from gputui.tui.widgets.lines import Lines
 from gputui.vendors.nvidia.source import NvmlSource
 from gputui.vendors.nvidia.vendor import VENDOR
 from simnvml import SimulatedNvml
+from table_tests import quick_first
 from tui.support import Session, box_at, session, started
 from unit.builders import NOW, box, gpu
 from unit.jobs_support import Desk
@@ -418,7 +419,7 @@ async def test_the_first_enter_on_a_demo_offers_its_best_device_and_rehearses_th
 
 
 @pytest.mark.parametrize(("box", "labels", "asks"), [("shared", "54", True), ("empty", "20", False)])
-@pytest.mark.parametrize("key", ["@launch", "@detach", "@return"])
+@pytest.mark.parametrize("key", quick_first(["@launch", "@detach", "@return"]))
 async def test_the_example_of_a_demo_is_rehearsed_on_exactly_the_selected_devices(
     box: str, labels: str, asks: bool, key: str, environ: dict[str, str]
 ) -> None:
@@ -493,7 +494,7 @@ async def test_a_demo_s_job_runs_when_devices_are_free_and_ends_when_it_is_stopp
     assert all_jobs(environ) == []
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", quick_first([2, 1]))
 @pytest.mark.parametrize("name", ["mixed", "rtx3090", "mixed-vendors"])
 async def test_a_demo_s_job_gets_the_devices_that_are_chosen_for_a_selection(
     name: str, count: int, environ: dict[str, str]

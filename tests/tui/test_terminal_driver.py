@@ -10,6 +10,7 @@ from textual.message import Message
 
 from gputui.tui.terminal_driver import InputParser, PatientDriver
 from gputui.tui.terminal_size import MOST
+from table_tests import each_row
 
 
 class _FailsOnce(PatientDriver):
@@ -30,7 +31,7 @@ def test_a_start_that_failed_is_not_the_last_one() -> None:
     assert driver.starts == 2
 
 
-@pytest.mark.parametrize("code", [f"{0x110000}", f"{2**31}", f"{2**63}", f"97;1;{0x110000}"])
+@each_row("code", [f"{0x110000}", f"{2**31}", f"{2**63}", f"97;1;{0x110000}"])
 def test_a_key_that_no_keyboard_has_does_not_end_the_screen(code: str) -> None:
     parser = InputParser()
     events = [*parser.feed(f"\x1b[{code}u"), *parser.feed("a")]

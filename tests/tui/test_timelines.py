@@ -30,6 +30,7 @@ from gputui.tui.views.timelines import (
     why_no_charts,
 )
 from gputui.tui.widgets.lines import Lines
+from table_tests import each_row
 from tui.support import Session, StillSource, session
 from unit.builders import GIB, NOW, box, gpu, instance
 
@@ -95,8 +96,8 @@ def test_time_before_the_first_reading_is_empty() -> None:
     assert chart[0].endswith(f" {' ' * 30}{'▁' * 30}")
 
 
-@pytest.mark.parametrize("zoom", ZOOMS)
-@pytest.mark.parametrize("size", [(40, 8), (78, 20), (130, 40), (200, 60)])
+@each_row("zoom", ZOOMS)
+@each_row("size", [(40, 8), (78, 20), (130, 40), (200, 60)])
 def test_charts_keep_to_their_room_at_every_zoom(size: tuple[int, int], zoom: int) -> None:
     width, height = size
     state = _seen(*EIGHT, seconds=5)
@@ -124,7 +125,7 @@ def test_more_devices_than_lines_are_counted() -> None:
     assert "9 more :timelines" in head and "last 5m" in head
 
 
-@pytest.mark.parametrize(("width", "charts"), [(70, 1), (80, 2), (200, 3)])
+@each_row(("width", "charts"), [(70, 1), (80, 2), (200, 3)])
 def test_charts_stand_beside_each_other_where_it_is_wide_and_say_their_mean_or_highest(
     width: int, charts: int
 ) -> None:
@@ -328,8 +329,8 @@ def _lost_after(seconds: int, *, ago: int = 0) -> AppState:
     return state
 
 
-@pytest.mark.parametrize("page", [False, True])
-@pytest.mark.parametrize("width", [60, 80, 130, 200])
+@each_row("page", [False, True])
+@each_row("width", [60, 80, 130, 200])
 def test_of_a_lost_device_the_past_ends_and_no_figure_stands_for_now(width: int, page: bool) -> None:
     state = _lost_after(100, ago=30)
     lines, frame = charts_of(state, width, 12, 60, page=page)
@@ -340,7 +341,7 @@ def test_of_a_lost_device_the_past_ends_and_no_figure_stands_for_now(width: int,
     assert chart[:5] == "▁▁▁▁▁" and chart[-5:].strip() == ""
 
 
-@pytest.mark.parametrize("width", [60, 80, 130, 200])
+@each_row("width", [60, 80, 130, 200])
 def test_where_a_lost_device_has_no_past_in_the_span_the_word_stands_there(width: int) -> None:
     lines, frame = charts_of(_lost_after(100, ago=90), width, 12, 60)
     assert frame is not None
@@ -354,8 +355,8 @@ def test_the_panel_is_drawn_again_when_a_device_is_lost() -> None:
     assert charts_key(state, 80, 20) != charts_key(state.with_snapshot(box(gpu(0), lost)), 80, 20)
 
 
-@pytest.mark.parametrize("page", [False, True])
-@pytest.mark.parametrize("size", [(60, 6), (60, 12), (78, 20), (130, 12), (200, 40)])
+@each_row("page", [False, True])
+@each_row("size", [(60, 6), (60, 12), (78, 20), (130, 12), (200, 40)])
 def test_what_no_instance_tells_has_no_blank_row(size: tuple[int, int], page: bool) -> None:
     parent = gpu(0, mig=True, utilization=None, memory_used=3 * GIB)
     parts = (instance(parent, 0, memory_used=2 * GIB), instance(parent, 1, memory_used=GIB))
@@ -374,8 +375,8 @@ def test_what_no_instance_tells_has_no_blank_row(size: tuple[int, int], page: bo
     assert parts[1].key in frame.shown or size[1] < 12
 
 
-@pytest.mark.parametrize("page", [False, True])
-@pytest.mark.parametrize("size", [(70, 24), (130, 30), (200, 43)])
+@each_row("page", [False, True])
+@each_row("size", [(70, 24), (130, 30), (200, 43)])
 def test_charts_of_devices_that_all_fit_have_equal_gaps_and_leave_fewer_lines_than_devices(
     size: tuple[int, int], page: bool
 ) -> None:
@@ -594,7 +595,7 @@ async def test_a_page_without_a_chart_says_why() -> None:
         assert s.main.app_state.cursor == gpu(1).key and "GPU 1" in _page(s)[0]
 
 
-@pytest.mark.parametrize("height", range(20, 45))
+@each_row("height", range(20, 45))
 def test_the_charts_of_all_devices_are_equally_high(height: int) -> None:
     app_state = _seen(*(gpu(n) for n in range(6)))
     lines, frame = charts_of(app_state, 100, height, 300)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gputui.launching.compose import compose
 from gputui.launching.launch_options import LaunchOptions
 from messages import numbers
+from table_tests import each_row
 from unit.accelerating import DEFAULT, FSDP_2, HOME, MODULE, ONE, SPREAD, TWO, made
 from unit.builders import gpu, instance
 from unit.host_environments import Told
@@ -20,7 +21,7 @@ from unit.launches import line, warning
 # The options that are added.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "count", "expected"),
     [
         ("accelerate launch train.py --lr 1", 2, f"accelerate launch {SPREAD} train.py --lr 1"),
@@ -52,7 +53,7 @@ def _without(word: str) -> str:
     return SPREAD.replace(f" {word}", "")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given_", "expected"),
     [
         ("--multi_gpu", f"{TWO} --main_process_port=0 --multi_gpu"),
@@ -87,7 +88,7 @@ def test_logs_of_ranks_go_where_they_are_asked_for() -> None:
 # Contradictions are reported and not corrected.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "count", "said"),
     [
         ("--num_processes=4", 2, "the command asks for --num_processes=4 on 2 GPUs"),
@@ -107,7 +108,7 @@ def test_the_devices_that_were_chosen_may_be_named_again() -> None:
     assert (launch.warnings, launch.remarks) == ((), ())
 
 
-@pytest.mark.parametrize("words", ["--gpu_ids=0,1", "--gpu-ids 2", "--gpu_ids=0,2"])
+@each_row("words", ["--gpu_ids=0,1", "--gpu-ids 2", "--gpu_ids=0,2"])
 def test_other_devices_give_way_and_that_is_said(words: str) -> None:
     launch = made(f"accelerate launch {words} x.py", (2, 0))
     assert line(launch) == f"accelerate launch {SPREAD} x.py" and launch.own is None
@@ -115,9 +116,7 @@ def test_other_devices_give_way_and_that_is_said(words: str) -> None:
     assert words in remark
 
 
-@pytest.mark.parametrize(
-    ("words", "count"), [("--multi_gpu", 1), ("--multi_gpu --num_processes 1", 2), ("--multi_gpu", 0)]
-)
+@each_row(("words", "count"), [("--multi_gpu", 1), ("--multi_gpu --num_processes 1", 2), ("--multi_gpu", 0)])
 def test_one_process_is_not_a_run_on_several(words: str, count: int) -> None:
     """accelerate stops with a ValueError there."""
     launch = made(f"accelerate launch {words} x.py", count)
@@ -128,7 +127,7 @@ def test_one_process_is_not_a_run_on_several(words: str, count: int) -> None:
 # FSDP.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "added"),
     [
         ("--use_fsdp", FSDP_2),
@@ -155,8 +154,8 @@ def test_versions_without_fsdp_2_are_left_at_theirs(package: str, version: tuple
     assert not any(word.startswith("--fsdp") for word in launch.argv)
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "python", "deepspeed", "mpirun"])
-@pytest.mark.parametrize(
+@each_row("launcher", ["torchrun", "python", "deepspeed", "mpirun"])
+@each_row(
     ("words", "config", "lost"),
     [
         ("--use_fsdp", None, "FSDP from --use_fsdp"),

@@ -16,6 +16,7 @@ from gputui.launching.compose import compose
 from gputui.launching.host_environment import ThisHost
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers.accelerate_config import SECTIONS, Config, configuration, default_path
+from table_tests import each_row
 from unit.accelerating import DEFAULT, HOME, ONE, SPREAD, TWO, made
 from unit.builders import gpu
 from unit.host_environments import Told
@@ -56,7 +57,7 @@ def test_a_configuration_for_several_machines_is_kept(kind: str) -> None:
     assert "--main_process_port=0" in made("accelerate launch --num_machines 1 x.py", 2, config).argv
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "config", "refused"),
     [
         ("--num_machines 2 --machine_rank 1", "", None),
@@ -79,7 +80,7 @@ def test_several_machines_without_their_processes_get_them() -> None:
     assert line(launch) == "accelerate launch --num_processes=4 --gpu_ids=all x.py"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("way", "refused"), [("", True), ("  deepspeed_multinode_launcher: pdsh\n", True), ("standard", False)]
 )
 def test_deepspeeds_own_way_to_several_machines_takes_other_devices(way: str, refused: bool) -> None:
@@ -102,7 +103,7 @@ def sized(**sizes: int) -> str:
     return f"distributed_type: FSDP\nparallelism_config:\n{''.join(lines)}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sizes", "words"),
     [
         ({"tp": 2, "dp_shard": 4}, "dp_shard 4 × tp 2 = 8"),
@@ -116,7 +117,7 @@ def test_sizes_that_do_not_make_the_processes_are_refused(sizes: dict[str, int],
     assert refusal is not None and words in refusal and DEFAULT in refusal
 
 
-@pytest.mark.parametrize("size", ["-2", "0", "abc"])
+@each_row("size", ["-2", "0", "abc"])
 def test_a_size_that_is_no_number_from_1_is_refused(size: str) -> None:
     config = f"distributed_type: FSDP\nparallelism_config:\n  parallelism_config_tp_size: {size}\n"
     typed = "accelerate launch --use_fsdp --use_parallelism_config --parallelism_config_tp_size"
@@ -133,7 +134,7 @@ def test_typed_sizes_count_too() -> None:
     assert refusal is not None and "num_processes is 4" in refusal
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "sizes"),
     [
         ("accelerate launch x.py", {"tp": 2, "dp_shard": 2}),
@@ -151,7 +152,7 @@ def test_sizes_that_accelerate_takes_are_not_refused(command: str, sizes: dict[s
 # Keys that accelerate ignores silently.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("config", "key", "meant"),
     [
         ("FSDP\nfsdp_config:\n  fsdp_cpu_offload: true\n", "fsdp_cpu_offload", "fsdp_offload_params"),
@@ -168,7 +169,7 @@ def test_a_key_that_is_ignored_without_a_word_is_a_warning(config: str, key: str
     assert meant is None or meant in said
 
 
-@pytest.mark.parametrize(
+@each_row(
     "config",
     [
         "FSDP\nfsdp_config:\n  fsdp_offload_params: true\n  version: 2\n",
@@ -206,8 +207,8 @@ def test_the_known_keys_are_the_options_of_the_installed_accelerate() -> None:
     assert parallel <= SECTIONS["parallelism_config"][1]
 
 
-@pytest.mark.parametrize("kind", ["FSDP", "DEEPSPEED", "MEGATRON_LM"])
-@pytest.mark.parametrize("count", [1, 2])
+@each_row("kind", ["FSDP", "DEEPSPEED", "MEGATRON_LM"])
+@each_row("count", [1, 2])
 def test_a_kind_of_run_in_the_configuration_is_respected(kind: str, count: int) -> None:
     """`--multi_gpu` would override it."""
     launch = made("accelerate launch x.py", count, f"distributed_type: {kind}\nnum_processes: {count}\n")
@@ -216,7 +217,7 @@ def test_a_kind_of_run_in_the_configuration_is_respected(kind: str, count: int) 
     assert launch.remarks == ((f"{kind}, as {DEFAULT} says",) if count > 1 else ())
 
 
-@pytest.mark.parametrize("written", ["'NO'", "NO", "no", "null", "~", "3"])
+@each_row("written", ["'NO'", "NO", "no", "null", "~", "3"])
 def test_a_configuration_for_one_process_becomes_one_for_many(written: str) -> None:
     """An unquoted NO is false in YAML, and accelerate then finds no type that equals it."""
     assert (
@@ -230,7 +231,7 @@ def test_one_device_under_a_configuration_for_many_is_one_process() -> None:
     assert line(launch) == f"accelerate launch {ONE} --main_process_port=0 x.py"
 
 
-@pytest.mark.parametrize("kind", ["MULTI_CPU", "MULTI_NPU", "XLA", "nonsense"])
+@each_row("kind", ["MULTI_CPU", "MULTI_NPU", "XLA", "nonsense"])
 def test_a_kind_of_run_without_these_devices_is_a_warning(kind: str) -> None:
     launch = made("accelerate launch x.py", 2, f"distributed_type: {kind}\n")
     assert f"{kind} in {DEFAULT}" in warning(launch)
@@ -262,7 +263,7 @@ def test_another_place_than_this_box_is_a_warning() -> None:
     assert "--multi_gpu" not in launch.argv
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "said"),
     [
         ("", "no settings"),

@@ -29,6 +29,7 @@ from gputui.sources.simulated.motion import at
 from gputui.sources.source import NoSourceError, Want
 from gputui.system.root import Root
 from gputui.vendors.amd.source import AmdSource
+from table_tests import each_row
 from unit.hostile_files import spoil
 
 AMD = [name for name, box in BOXES.items() if box.vendor == "amd"]
@@ -47,8 +48,8 @@ def without_users(device: Device) -> Device:
     return replace(device, processes=processes)
 
 
-@pytest.mark.parametrize("elapsed", [0.0, 12.0, 47.0])
-@pytest.mark.parametrize("name", AMD)
+@each_row("elapsed", [0.0, 12.0, 47.0])
+@each_row("name", AMD)
 def test_a_box_written_as_files_is_read_as_the_simulated_one(
     tmp_path: Path, name: str, elapsed: float
 ) -> None:
@@ -354,9 +355,7 @@ def test_a_node_of_garbage_is_said(tmp_path: Path) -> None:
     assert sum(device.apart is None for device in seen.devices) == 7
 
 
-@pytest.mark.parametrize(
-    "attribute", ["power1_input", "power1_average", "power1_cap", "freq1_input", "temp1_input"]
-)
+@each_row("attribute", ["power1_input", "power1_average", "power1_cap", "freq1_input", "temp1_input"])
 def test_what_cannot_be_negative_is_unknown_then(tmp_path: Path, attribute: str) -> None:
     simtrees.write(tmp_path, BOXES["amd"])
     for file in tmp_path.glob(f"sys/devices/**/{attribute}"):

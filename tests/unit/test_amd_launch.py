@@ -30,6 +30,7 @@ from gputui.system.root import Root
 from gputui.vendors.amd.source import AmdSource
 from gputui.vendors.amd.vendor import VENDOR
 from gputui.vendors.registry import inherited, inherits
+from table_tests import each_row
 from unit.builders import box, gpu
 from unit.calling import Call
 
@@ -59,7 +60,7 @@ def test_a_list_of_rocr_is_taken_away_from_a_command_that_counts_devices_itself(
     assert dict(made.changes) == {ROCR: None, HIP: None}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         ("torchrun", "t.py"),
@@ -74,7 +75,7 @@ def test_every_launcher_is_given_it(command: tuple[str, ...]) -> None:
     assert dict(found.changes).get(HIP) == "6,2" and not any("CUDA" in name for name, _ in found.changes)
 
 
-@pytest.mark.parametrize("form", sorted(FORMS))
+@each_row("form", sorted(FORMS))
 def test_every_form_of_export_is_without_cuda(form: str) -> None:
     text = FORMS[form].write(launch((AMD.devices[6], AMD.devices[2])), ExportOptions())
     assert "CUDA" not in text
@@ -107,7 +108,7 @@ def test_partitions_are_named_by_index_as_they_share_a_uuid() -> None:
     assert any("6.2" in warning for warning in named.warnings)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("version", "by_uuid", "warned"),
     [
         ("6.2.4-116", True, False),
@@ -162,7 +163,7 @@ NAMED: list[tuple[dict[str, str], str, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "hip", "left"), NAMED, ids=[str(case[0]) for case in NAMED])
+@each_row(("given", "hip", "left"), NAMED, ids=[str(case[0]) for case in NAMED])
 def test_a_list_of_the_command_is_what_it_gets(
     call: Call, given: dict[str, str], hip: str, left: list[str]
 ) -> None:
@@ -174,7 +175,7 @@ def test_a_list_of_the_command_is_what_it_gets(
     assert [name for name in given if name in line.partition(" ")[2]] == left
 
 
-@pytest.mark.parametrize("given", [f"{HIP}=1", f"{CUDA}=1", f"{ROCR}=1", f"{CUDA}=-1", f"{HIP}=-1"])
+@each_row("given", [f"{HIP}=1", f"{CUDA}=1", f"{ROCR}=1", f"{CUDA}=-1", f"{HIP}=-1"])
 def test_a_list_of_the_command_that_contradicts_the_call_is_refused(call: Call, given: str) -> None:
     done = call("run", "--demo", "amd", "--gpus", "2", "--dry-run", "--", "env", given, "python", "t.py")
     assert done.status == 2 and given in done.err
@@ -216,9 +217,7 @@ INHERITED: list[tuple[str, Mapping[str, str], list[int], bool]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("environ", "places", "warns"), [c[1:] for c in INHERITED], ids=[c[0] for c in INHERITED]
-)
+@each_row(("environ", "places", "warns"), [c[1:] for c in INHERITED], ids=[c[0] for c in INHERITED])
 def test_what_was_inherited_is_read_as_rocm_reads_it(
     environ: Mapping[str, str], places: list[int], warns: bool
 ) -> None:
@@ -315,7 +314,7 @@ def test_an_integrated_gpu_takes_no_number_from_the_only_card() -> None:
     assert devices_named("amd:0", DESKTOP) == (RYZEN,)
 
 
-@pytest.mark.parametrize("text", ["0", "GPU-", "1", gpu(0).uuid])
+@each_row("text", ["0", "GPU-", "1", gpu(0).uuid])
 def test_nor_does_a_list_for_the_card_say_anything_of_it(text: str) -> None:
     alone, beside = inherited({CUDA: text}, box(gpu(0))), inherited({CUDA: text}, DESKTOP)
     assert alone is not None and beside is not None

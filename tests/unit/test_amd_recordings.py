@@ -22,6 +22,7 @@ from gputui.inventory.document_reader import from_document
 from gputui.inventory.snapshot import Snapshot
 from gputui.system.root import Root
 from gputui.vendors.amd.source import AmdSource
+from table_tests import each_row
 
 _BESIDE = Path(__file__).parents[2].parent / "shared" / "vendors"
 RECORDED = Path(os.environ.get("GPUTUI_RECORDED_VENDORS", _BESIDE)) / "amd"
@@ -55,7 +56,7 @@ def _shown(device: Device, name: str) -> Any:
     return shown[name] if name in shown else getattr(device, name)
 
 
-@pytest.mark.parametrize("case", CASES or ["none"])
+@each_row("case", CASES or ["none"])
 def test_every_field_is_what_the_description_says(case: str, tmp_path: Path) -> None:
     expected = json.loads((RECORDED / case / "expected.json").read_text())
     snapshot = AmdSource(_root(case, tmp_path)).read()
@@ -85,7 +86,7 @@ def _same_everywhere(snapshot: Snapshot, expected: dict[str, Any]) -> None:
                 assert snapshot.link_weights[i][j] == expected[near]
 
 
-@pytest.mark.parametrize("case", CASES or ["none"])
+@each_row("case", CASES or ["none"])
 def test_a_snapshot_of_one_survives_json(case: str, tmp_path: Path) -> None:
     snapshot = AmdSource(_root(case, tmp_path)).read()
     document = json.loads(json.dumps(to_document(snapshot, for_document(verdicts(snapshot), 0.0))))

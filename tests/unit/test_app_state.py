@@ -27,6 +27,7 @@ from gputui.tui.views.queue import lines_of_panel
 from gputui.tui.views.selection import selection_lines
 from gputui.tui.wait_request import read_wait_request
 from gputui.vendors.nvidia.vendor import VENDOR
+from table_tests import each_row
 from unit.builders import NOW, box, busy, gpu, job
 from unit.host_environments import Told
 
@@ -164,7 +165,7 @@ def test_a_busy_device_can_be_selected_and_the_warning_of_it_stays() -> None:
     assert any("GPU 0 is busy" in warning for warning in state.warnings)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("device", "environ"),
     [
         (replace(FOUR[0], mig=True), {}),
@@ -369,7 +370,7 @@ def with_command(line: str, *devices: Device, **files: str) -> AppState:
     return unread(line, *devices, **files).with_command_read()[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "indices", "words"),
     [
         ("CUDA_VISIBLE_DEVICES=3,1 torchrun t.py", [3, 1], "CUDA_VISIBLE_DEVICES=3,1"),
@@ -403,7 +404,7 @@ def test_a_command_is_read_once_and_the_hand_is_free_afterwards() -> None:
     assert selected(other.clear().with_command_read()[0]) == [0, 1, 2]
 
 
-@pytest.mark.parametrize(("indices", "warned"), [((3, 1), False), ((1,), True), ((), False)])
+@each_row(("indices", "warned"), [((3, 1), False), ((1,), True), ((), False)])
 def test_a_number_does_not_replace_what_the_user_has_selected(indices: tuple[int, ...], warned: bool) -> None:
     """Only the user knows which devices, and in which order; () is CPU only."""
     state = app_state(*FOUR, options=LaunchOptions(("torchrun", "--nproc-per-node", "2", "t.py")))
@@ -489,7 +490,7 @@ def test_the_screen_selects_what_a_call_without_options_would_take() -> None:
     assert three.command_choice is not None and "--num_processes 3" in three.command_choice.words
 
 
-@pytest.mark.parametrize("indices", [(2, 1), (1, 2), (1,)])
+@each_row("indices", [(2, 1), (1, 2), (1,)])
 def test_a_list_that_stays_contradicts_every_other_selection(indices: tuple[int, ...]) -> None:
     own = "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '2'\nimport torch\n"
     state = with_command("python t.py", t_py=own)
@@ -536,7 +537,7 @@ def test_of_instances_it_is_said_that_a_process_uses_one() -> None:
     assert not after.selected and "MIG instance" in message
 
 
-@pytest.mark.parametrize(("label", "known"), [("", False), ("from box.json", False), ("demo shared", True)])
+@each_row(("label", "known"), [("", False), ("from box.json", False), ("demo shared", True)])
 def test_of_the_time_before_it_looked_only_the_past_of_a_demo_says_that_a_device_was_free(
     label: str, known: bool
 ) -> None:

@@ -17,6 +17,7 @@ from gputui.system.root import Root
 from gputui.vendors.apple import ioreg
 from gputui.vendors.apple.source import AppleSource
 from gputui.vendors.apple.vendor import VENDOR
+from table_tests import each_row
 from unit.calling import Call
 from unit.recorded import program
 
@@ -70,9 +71,7 @@ def test_without_a_load_it_is_not_free(tmp_path: Path) -> None:
     assert {v.state for v in verdicts(snapshot).values()} == {"unknown"}
 
 
-@pytest.mark.parametrize(
-    "script", ["exit 1", "true", "echo garbage", "head -c 9000000 /dev/zero", "sleep 60"]
-)
+@each_row("script", ["exit 1", "true", "echo garbage", "head -c 9000000 /dev/zero", "sleep 60"])
 def test_a_broken_ioreg_is_no_device(tmp_path: Path, script: str) -> None:
     program(tmp_path, "ioreg", script)
     with pytest.raises(NoSourceError):

@@ -20,6 +20,7 @@ from gputui.launching.argument_vector import (
 )
 from gputui.launching.launchers import accelerate, deepspeed, mpirun, torchrun
 from gputui.launching.launchers.base import ScriptLauncher
+from table_tests import each_row
 from unit.command_lines import lines_of
 from unit.real_parsers import MODULES, installed, need, parsed
 
@@ -183,7 +184,7 @@ def test_the_parser_takes_the_lines_of_the_table(
 # The spellings, one by one.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "values", "end"),
     [
         ("", {}, 0),
@@ -216,7 +217,7 @@ def test_an_option_is_understood_however_it_is_written(text: str, values: Collec
     assert given.rest == tuple(text.split()[end:])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("table", "text", "values", "rest"),
     [
         (GNU, "-iuA -u B x", {"ignore": "", "unset": "B"}, "x"),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from gputui.choosing.bandwidth import bandwidth, generation, nvlink_generation
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality, Topology
+from table_tests import each_row
 from unit.builders import gpu
 from unit.wired import matrix, wired
 
@@ -37,7 +36,7 @@ def _told(snapshot: Snapshot) -> float | None:
     return there
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("capability", "expected"),
     [
         ("6.0", 1),
@@ -60,7 +59,7 @@ def test_nvlink_has_the_generation_of_the_architecture(capability: str | None, e
     assert nvlink_generation(gpu(compute_capability=capability)) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "capability", "expected"),
     [
         ("NV1", "6.0", 18.0),
@@ -84,7 +83,7 @@ def test_of_unlike_ends_the_older_decides() -> None:
     assert _told(snapshot) == 40.0
 
 
-@pytest.mark.parametrize("capability", [(None, "9.0"), ("9.0", None), ("12.0", "12.0"), (None, None)])
+@each_row("capability", [(None, "9.0"), ("9.0", None), ("12.0", "12.0"), (None, None)])
 def test_of_an_nvlink_with_an_end_of_no_known_generation_nothing_is_said(
     capability: tuple[str | None, str | None],
 ) -> None:
@@ -93,8 +92,8 @@ def test_of_an_nvlink_with_an_end_of_no_known_generation_nothing_is_said(
     assert _told(snapshot) is None
 
 
-@pytest.mark.parametrize("word", ["NODE", "PHB", "PXB", "PIX"])
-@pytest.mark.parametrize(
+@each_row("word", ["NODE", "PHB", "PXB", "PIX"])
+@each_row(
     ("age", "width", "expected"), [(1, 16, 3.0), (3, 16, 12.0), (4, 16, 24.0), (4, 8, 12.0), (5, 4, 12.0)]
 )
 def test_pcie_carries_what_its_generation_and_lanes_do(
@@ -110,14 +109,14 @@ def test_of_unlike_slots_the_older_and_the_narrower_decide() -> None:
     assert _told(snapshot) == 6.0
 
 
-@pytest.mark.parametrize(("between", "expected"), [(None, None), (10.0, 10.0), (22.0, 22.0), (100.0, 48.0)])
+@each_row(("between", "expected"), [(None, None), (10.0, 10.0), (22.0, 22.0), (100.0, 48.0)])
 def test_across_sockets_the_narrower_of_pcie_and_the_way_between_the_sockets(
     between: float | None, expected: float | None
 ) -> None:
     assert _told(_pair("SYS", between=between)) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     "place",
     [
         Locality(),

@@ -10,7 +10,6 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from gputui.choosing.best import MAX_ALTERNATIVES, best
 from gputui.choosing.grouping import ALL_REDUCE
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.spec import sockets, uniform
+from table_tests import each_row
 from unit.builders import box, gpu
 from unit.wired import (
     JOBS,
@@ -133,7 +133,7 @@ def test_never_worse_than_the_allocator_of_nvidia_by_its_own_score(
     _compare_with_the_allocator(snapshot, data.draw(st.integers(2, len(snapshot.devices))))
 
 
-@pytest.mark.parametrize("size", range(2, 9))
+@each_row("size", range(2, 9))
 def test_on_a_dgx_1_never_worse_than_the_allocator_of_nvidia(size: int) -> None:
     snapshot = recorded("v100_dgx1_hybrid_cube_mesh_mlx5")
     usable = replace(snapshot, peers=matrix(8, ["OK"] * 28))
@@ -179,7 +179,7 @@ def test_a_link_that_cannot_be_used_is_still_preferred_to_one_that_is_not_known(
     assert sets_of(best_of(snapshot, 2))[0] == (0, 2)
 
 
-@pytest.mark.parametrize("peer", ["CNS", "GNS", "TNS", "DR", "NS", "U", None])
+@each_row("peer", ["CNS", "GNS", "TNS", "DR", "NS", "U", None])
 def test_peer_access_that_is_not_known_to_be_there_is_not_preferred_to_one_that_is(peer: str | None) -> None:
     snapshot = replace(wired(matrix(3, ["PIX", "SYS", "PIX"])), peers=matrix(3, [peer, "OK", peer]))
     assert sets_of(best_of(snapshot, 2))[0] == (0, 2)
@@ -238,7 +238,7 @@ def test_without_any_links_read_numa_nodes_and_memory_decide() -> None:
 # The request
 
 
-@pytest.mark.parametrize("count", [3, 4, 100])
+@each_row("count", [3, 4, 100])
 def test_of_too_few_there_is_no_set(count: int) -> None:
     assert best_of(wired(uniform(2, "NV4")), count) == []
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.spec import sockets, uniform
+from table_tests import each_row
 from unit.wired import (
     INDEPENDENT,
     JOBS,
@@ -52,14 +53,14 @@ def test_of_seventy_two_in_trays_whole_trays_are_taken(snapshot: Snapshot, count
     assert alternatives == best_of(snapshot, count, job)
 
 
-@pytest.mark.parametrize("count", [1, 2, 7, 16, 17, 71, 72])
+@each_row("count", [1, 2, 7, 16, 17, 71, 72])
 def test_of_seventy_two_that_are_alike_the_first_are_taken(count: int) -> None:
     (way,) = best_of(wired(uniform(72, "NV18")), count)
     assert indices(way.devices) == list(range(count))
     assert way.weakest == (None if count == 1 else "NV18")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("count", "job"),
     [(8, Grouping(4)), (72, Grouping(2, 36)), (72, Grouping(8)), (64, Grouping(1, 8)), (72, Grouping(1, 72))],
 )

@@ -29,6 +29,7 @@ from gputui.launching.read_intent import read_intent
 from gputui.launching.training_words import training_of
 from gputui.system import files
 from gputui.system.files import open_given
+from table_tests import each_row
 
 TIOCGPTN, TIOCSPTLCK = 0x80045430, 0x40045431
 """Requests of asm-generic/ioctls.h: the number of a terminal's other side, and whether it is locked."""
@@ -108,7 +109,7 @@ def _warnings(path: Path, *words: str) -> str:
     return " ".join(read_intent(options, {"PATH": ""}, ThisHost()).warnings)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "data"),
     [
         (("bash", "@"), b"python a.py\n\0"),
@@ -170,7 +171,7 @@ def test_a_few_aliases_and_merges_are_read() -> None:
     assert read_values(text, "YAML") == {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}, "c": {"x": 1, "y": 2}}
 
 
-@pytest.mark.parametrize("text", ["a: [", "a: !!timestamp x", "\0", "a: *b", "[" * 20 + "]"])
+@each_row("text", ["a: [", "a: !!timestamp x", "\0", "a: *b", "[" * 20 + "]"])
 def test_what_is_no_yaml_is_not_taken_for_unread(text: str) -> None:
     with pytest.raises(ValueError) as caught:
         read_values(text, "YAML")
@@ -190,7 +191,7 @@ def test_a_reading_is_over_after_its_time_and_the_next_one_begins_anew() -> None
     go_on()
 
 
-@pytest.mark.parametrize("text", ['"\\ud800"', "[1, 2.5, null]", '{"a": "é"}'])
+@each_row("text", ['"\\ud800"', "[1, 2.5, null]", '{"a": "é"}'])
 def test_json_of_a_usual_size_is_read_as_it_stands(text: str) -> None:
     import json
 

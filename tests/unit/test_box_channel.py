@@ -362,6 +362,7 @@ assert all(interrupted(after=number * 6e-7) for number in range(500))
 """
 
 
+@pytest.mark.thorough
 def test_ctrl_c_is_never_lost_between_the_threads_of_several_boxes() -> None:
     """Raised at an arbitrary point, it kept a lock of `concurrent.futures` held: one in some 500."""
     subprocess.run([sys.executable, "-c", _INTERRUPTED], check=True, timeout=300)

@@ -23,6 +23,7 @@ from gputui.sources.hosts.calls import AT_ONCE
 from gputui.sources.hosts.session import Answer
 from gputui.sources.hosts.ssh import Trouble, Way
 from ssh_boxes import PROGRAMS, SshBoxes
+from table_tests import each_row
 from unit.calling import Call
 from unit.jobs_support import says, until
 
@@ -82,7 +83,7 @@ def test_of_very_many_those_that_ended_long_ago_are_left_out() -> None:
     assert {job.state for job in found.jobs} == {"running"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "wrong"),
     [
         ("id", "a b"),
@@ -102,7 +103,7 @@ def test_what_cannot_be_read_is_an_error_of_that_box(key: str, wrong: object) ->
     assert found.jobs is None and found.error is not None and found.error.isprintable()
 
 
-@pytest.mark.parametrize("out", [b"", b"nonsense", b"[]", b'{"jobs": 1}', b"[" * 100_000, b'{"jobs": [1]}'])
+@each_row("out", [b"", b"nonsense", b"[]", b'{"jobs": 1}', b"[" * 100_000, b'{"jobs": [1]}'])
 def test_an_answer_that_is_no_list_of_jobs_is_an_error(out: bytes) -> None:
     found = jobs_told(Answer("gpu1", 0, out, "", None, "run"), NOW)
     assert found.jobs is None and found.error

@@ -15,6 +15,7 @@ from gputui.jobs.experiments.braces import alternatives, expanded
 from gputui.jobs.experiments.request import ExperimentRequest, Variant, variants_of
 from gputui.launching.launch_options import LaunchOptions
 from gputui.requesting.launch_request import LaunchRequest
+from table_tests import each_row
 
 AS_BASH = [
     "{1..8}",
@@ -61,7 +62,7 @@ def test_a_word_is_expanded_as_by_bash(word: str) -> None:
     assert alternatives(word) == done.stdout.removesuffix("\n").split("\n")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "word",
     ['{"lr": 0.1, "wd": 0}', '{"a":1,"b":2}', "{'a':1,'b':2}", "{a, b}", "${HOME,,}", "{a..5}", "{" * 200],
 )
@@ -85,9 +86,7 @@ def test_several_groups_are_every_combination_and_labels_tell_them_apart() -> No
     assert [each.words for each in tasks("true", "{x}")] == [("true", "{x}")]
 
 
-@pytest.mark.parametrize(
-    "word", ["{1..100000}", "{1..99999999999999999}", "{1..999}{1..999}", "{{1..9999},a,b}"]
-)
+@each_row("word", ["{1..100000}", "{1..99999999999999999}", "{1..999}{1..999}", "{{1..9999},a,b}"])
 def test_too_many_tasks_are_refused_before_they_are_made(word: str) -> None:
     with pytest.raises(AxisError):
         expanded(("true", word))

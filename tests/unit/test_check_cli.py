@@ -15,6 +15,7 @@ from gputui.checking import SCRIPTS
 from gputui.vendors import vendor
 from gputui.vendors.nvidia.vendor import VENDOR
 from messages import warnings_of
+from table_tests import each_row
 from unit.calling import Call
 
 NO_TORCH = ("--", sys.executable, "-S", "-E", "train.py")
@@ -74,7 +75,7 @@ def test_a_doubt_about_the_interpreter_is_one_line_on_stderr(
     assert len(doubt) == 1 and "PATH" in doubt[0] and "--python" in doubt[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "reason"),
     [
         (("--timeout", "0"), "'0' is not a time"),
@@ -91,7 +92,7 @@ def test_a_shortage_is_status_4_and_nothing_is_started(call: Call) -> None:
     assert "9 GPUs asked for" in call("check", "--demo", "idle", "-n", "9").refused(4)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "script",
     [*sorted(SCRIPTS.glob("*.py")), VENDORS / "asked_driver.py", *sorted(VENDORS.glob("*/driver_probe.py"))],
     ids=lambda path: f"{path.parent.name}/{path.name}",

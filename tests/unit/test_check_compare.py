@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-import pytest
-
 from gputui.checking.answer import Driver, Framework, Seen, SeenDevice
 from gputui.checking.render import lines, to_document
 from gputui.checking.report import Report, Variable, compare
@@ -14,6 +12,7 @@ from gputui.inventory.device import Device
 from gputui.vendors.nvidia.cuda_errors import of_code
 from gputui.vendors.nvidia.vendor import VENDOR
 from messages import numbers
+from table_tests import each_row
 from unit.builders import GIB, box, gpu, instance
 
 GPUS = tuple(gpu(index) for index in range(4))
@@ -138,7 +137,7 @@ def test_a_torch_that_cannot_be_imported_is_never_equal() -> None:
         assert not told.equal and f"{broken.error}" in told.conclusion
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "name", "remedy"),
     [
         (100, "NO_DEVICE", "CUDA_VISIBLE_DEVICES"),

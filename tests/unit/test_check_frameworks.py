@@ -21,6 +21,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.vendors.nvidia.vendor import VENDOR
 from messages import numbers
 from simnvml import SimulatedNvml
+from table_tests import each_row
 from unit.builders import box
 from unit.fakeframeworks import install
 
@@ -53,15 +54,13 @@ SCRIPTS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("framework", "text"), [(name, text) for name, texts in SCRIPTS.items() for text in texts]
-)
+@each_row(("framework", "text"), [(name, text) for name, texts in SCRIPTS.items() for text in texts])
 def test_the_imports_of_the_script_tell(tmp_path: Path, framework: str, text: str) -> None:
     (tmp_path / "train.py").write_text(text)
     assert framework_of(("python", "train.py"), str(tmp_path)) == framework
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         *("python train.py", "python -X dev train.py --x", "train.py", "./train.py", "uv run train.py"),
@@ -85,7 +84,7 @@ def test_the_script_is_found_in_the_command(
     assert framework_of(command.split(" ")) == "jax"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     ["", "python", "python none.py", "python -", "bash train.sh", "python .", "python -m none", "uv"],
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gputui.launching.interpreter import InterpreterError, interpreter, shebang
+from table_tests import each_row
 
 
 def program(folder: Path, name: str, text: str = "#!/bin/sh\n") -> Path:
@@ -42,7 +43,7 @@ def doubted(path: dict[str, str], *command: str) -> str:
     return answer.doubt
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "expected"),
     [
         ("python train.py --lr 1", "python"),
@@ -89,7 +90,7 @@ def test_a_script_of_the_path_is_looked_up_and_its_first_line_read(
     assert found(path, "nice", name, "train.py") == "nice /opt/venv/bin/python3 -s"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("#!/usr/bin/env python3\n", ("python3",)),

@@ -29,6 +29,7 @@ from gputui.inventory.typed_json import DocumentError
 from gputui.launching.launch import Launch
 from gputui.vendors.nvidia.vendor import VENDOR
 from messages import numbers
+from table_tests import each_row
 from unit.builders import GIB, MIB, box, busy, gpu
 from unit.faketorch import install
 
@@ -91,7 +92,7 @@ def test_data_that_arrived_wrong_is_a_failure_that_is_said() -> None:
     assert f"GPU 1  {UNKNOWN} (371)" in text
 
 
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [
         {},

@@ -19,6 +19,7 @@ from gputui.sources.simulated.printed import box_of
 from gputui.sources.simulated.spec import sockets, uniform
 from messages import lines_of, numbers
 from simnvml import SimulatedNvml
+from table_tests import each_row
 from unit.builders import GIB, box, busy, gpu, recording
 from unit.calling import Call
 from unit.simulated_gpus import bridged
@@ -67,14 +68,14 @@ def test_the_number_follows_from_the_groups(call: Call) -> None:
     assert len(picked(call, "--demo", DGX_1, "--group", "tp=2,pp=2")) == 4
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words", [["-n", "3", "--group", "tp=2"], ["--gpus", "0,1,2", "--group", "tp=2"], ["--group", "tp=0"]]
 )
 def test_what_makes_no_whole_groups_is_a_wrong_call(call: Call, words: list[str]) -> None:
     call("pick", "--demo", DGX_1, *words).refused(2)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "link"),
     [
         (["-n", "4", "--group", "tp=2"], "within groups of 2: NV2"),
@@ -216,7 +217,7 @@ def test_a_range_of_devices_is_refused_with_the_list(call: Call, option: str) ->
     assert "4,5,6" in call("pick", "--demo", option, "4-6").refused(2)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words",
     [
         ("pick", "-n", "2"),

@@ -23,6 +23,7 @@ from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, OWNER_UNKNOWN, Pr
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.process_stat import ProcessStat, process_stat
 from gputui.system.users import own_name, user_name
+from table_tests import each_row
 from unit.builders import NOW, gpu
 from unit.claims_support import Box, until
 
@@ -294,7 +295,7 @@ def test_a_step_is_in_its_lease_and_who_is_left_of_it_is_of_the_innermost_step_o
     assert pids(seen) == [(*found, orphans[0]), (*found[1:], orphans[1]), (found[2], orphans[2])]
 
 
-@pytest.mark.parametrize("note", [ANOTHER_NAMESPACE, ENDED, OWNER_UNKNOWN])
+@each_row("note", [ANOTHER_NAMESPACE, ENDED, OWNER_UNKNOWN])
 def test_a_pid_that_means_nothing_here_belongs_to_nobody(note: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "in_initial_namespace", lambda: True)
     model = Model()

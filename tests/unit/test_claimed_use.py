@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
 from gputui.tui.process_rows import rows
 from gputui.tui.views.jobs import unclaimed_uses_of
+from table_tests import each_row
 from unit.builders import NOW, box, busy, gpu, instance, job, recording
 from unit.calling import Call
 
@@ -54,7 +54,7 @@ def _numbers(snapshot: Snapshot, keys: tuple[str, ...] | None) -> str | None:
     return None if keys is None else ",".join(labels(snapshot, keys))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("running", "pids", "used", "told"),
     [
         ({6: (5,), 7: (6,)}, (5, 6), "6,7", ""),

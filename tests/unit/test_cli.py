@@ -38,6 +38,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.system.environment import WORDS
 from gputui.vendors.nvidia.source import REMEDIES
 from messages import numbers, only_warning
+from table_tests import each_row
 from unit.builders import GIB, MIB, box, busy, document, gpu, instance, job, recording
 from unit.calling import Call
 
@@ -73,7 +74,7 @@ def _process(
 # ls
 
 
-@pytest.mark.parametrize("name", BOXES)
+@each_row("name", BOXES)
 def test_ls_shows_every_device_of_every_box_on_its_own_line(call: Call, name: str) -> None:
     ended = call("ls", "--demo", name)
     assert (ended.status, ended.err) == (0, "")
@@ -151,7 +152,7 @@ def test_pick_names_an_instance_by_uuid(call: Call, record: Record) -> None:
     assert call("pick", "--from", record(snapshot)).line == instance(PARENT, 0).uuid
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "line"),
     [
         (["-n", "2"], "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0,1"),
@@ -218,7 +219,7 @@ def test_a_shortage_is_status_4_with_the_reason_and_nothing_on_stdout(call: Call
         assert f"GPU {index} {state_and_reason(judged[index], snapshot.time)}" in said
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words",
     [
         ["pick", "-n", "9"],
@@ -322,7 +323,7 @@ def test_only_what_was_given_is_taken(call: Call, record: Record, monkeypatch: p
     assert "CUDA_VISIBLE_DEVICES=5 " in call("run", "--dry-run", "--from", file, "--", "python", "x.py").line
 
 
-@pytest.mark.parametrize("given", ["", "-1", "none"])
+@each_row("given", ["", "-1", "none"])
 def test_nothing_given_is_nothing_taken(
     call: Call, record: Record, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
@@ -365,7 +366,7 @@ def test_an_absurd_variable_is_a_warning(call: Call, record: Record, monkeypatch
 # run --dry-run and export
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "command", "line"),
     [
         (["-n", "2"], ["python", "train.py", "--lr", "3e-4"], "=0,1 python train.py --lr 3e-4"),
@@ -547,7 +548,7 @@ def test_a_recording_can_come_from_standard_input(
     assert call("pick", "--from", "-").line == "0"
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b"[" * 100_000, b"not json\nat all", b"null"])
+@each_row("content", [b"", b"{}", b"\xff", b"[" * 100_000, b"not json\nat all", b"null"])
 def test_a_file_that_is_no_recording_is_status_3_in_one_line(
     call: Call, tmp_path: Path, content: bytes
 ) -> None:
@@ -567,8 +568,8 @@ def test_a_file_that_is_not_there_is_status_3(call: Call, tmp_path: Path) -> Non
 # No source.
 
 
-@pytest.mark.parametrize("code", sorted(REMEDIES))
-@pytest.mark.parametrize("words", [["ls"], ["pick"], ["run", "--", "true"], ["record", "-"]])
+@each_row("code", sorted(REMEDIES))
+@each_row("words", [["ls"], ["pick"], ["run", "--", "true"], ["record", "-"]])
 def test_no_driver_is_status_3_with_cause_and_remedy(
     call: Call, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int
 ) -> None:
@@ -592,7 +593,7 @@ def test_an_unknown_failure_of_the_driver_is_status_3_too(
 # --demo and --from before and after the subcommand.
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words",
     [
         ["--demo", "ls"],
@@ -612,7 +613,7 @@ def test_another_demo_box_may_be_named_before_and_after_too(call: Call, demo: li
     assert call(*demo, "pick").line == call("pick", *demo).line == "0"
 
 
-@pytest.mark.parametrize("words", [["--demo", "list"], ["--demo=list"], ["ls", "--demo", "list"]])
+@each_row("words", [["--demo", "list"], ["--demo=list"], ["ls", "--demo", "list"]])
 def test_the_list_of_demo_boxes_is_no_error_and_has_a_line_for_each(call: Call, words: list[str]) -> None:
     ended = call(*words)
     assert ended.status == 0 and not ended.err
@@ -632,7 +633,7 @@ def test_a_recording_may_be_named_before_and_after_the_subcommand(call: Call, re
         assert call(*words).line == "0"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words",
     [
         ["ls", "--demo", "moonbase"],
@@ -704,9 +705,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(
-    "words", WRONG, ids=lambda words: " ".join(words)[:40].encode("unicode_escape").decode()
-)
+@each_row("words", WRONG, ids=lambda words: " ".join(words)[:40].encode("unicode_escape").decode())
 def test_a_wrong_call_is_one_line_and_status_2(call: Call, words: list[str]) -> None:
     assert call(*words).refused(2)
 
@@ -722,7 +721,7 @@ def test_a_wrong_call_of_a_subcommand_points_to_its_help(call: Call) -> None:
     assert "gputui --help" in call("--nonsense").refused(2)
 
 
-@pytest.mark.parametrize("name", ["ls", "pick", "run", "export", "record", "completion"])
+@each_row("name", ["ls", "pick", "run", "export", "record", "completion"])
 def test_every_subcommand_has_its_help(call: Call, name: str) -> None:
     ended = call(name, "--help")
     assert (ended.status, ended.err) == (0, "")
@@ -778,12 +777,12 @@ def test_a_form_has_the_name_of_its_program_too(call: Call, word: str, form: str
     assert ended.status == 0 and ended.out == call("export", "--as", form, *rest).out
 
 
-@pytest.mark.parametrize(("typed", "meant"), CORRECTED)
+@each_row(("typed", "meant"), CORRECTED)
 def test_a_wrong_call_ends_with_the_call_that_was_meant(call: Call, typed: str, meant: str) -> None:
     assert call(*shlex.split(typed)).refused(2).endswith(f": gputui {meant}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "typed",
     [
         "run -n 2 python mark.py --dry-run",
@@ -806,14 +805,12 @@ def test_no_call_is_made_up_of_options_that_may_be_the_commands(call: Call, type
     assert f"`{option}`" in refusal and "`--`" in refusal
 
 
-@pytest.mark.parametrize(
-    "typed", ["--nonsense", "pick --zzz", "ls foo", "--demo moonbase ls", "run --demo", "record a b"]
-)
+@each_row("typed", ["--nonsense", "pick --zzz", "ls foo", "--demo moonbase ls", "run --demo", "record a b"])
 def test_a_wrong_call_that_may_mean_anything_points_to_the_help(call: Call, typed: str) -> None:
     assert "--help" in call(*typed.split()).refused(2)
 
 
-@pytest.mark.parametrize("name", ["config", "doctor", "launches"])
+@each_row("name", ["config", "doctor", "launches"])
 def test_who_shows_no_box_says_so_in_the_words_that_were_typed(call: Call, name: str) -> None:
     refusal = call("--demo", name).refused(2)
     assert "--demo" in refusal and "--demo=" not in refusal and f"gputui {name}" in refusal
@@ -826,7 +823,7 @@ def test_a_command_that_is_quoted_as_a_whole_is_told_apart_from_none(call: Call)
     assert "several words" not in call(*words, "A=1").refused(2)
 
 
-@pytest.mark.parametrize("typed", ["", "--interval 2s", "-- python t.py"])
+@each_row("typed", ["", "--interval 2s", "-- python t.py"])
 def test_a_wrong_settings_file_is_not_the_wrong_call_of_the_screen(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str
 ) -> None:
@@ -857,7 +854,7 @@ def test_without_a_terminal_no_command_is_started(call: Call, tmp_path: Path) ->
 # Sizes, percentages, counts.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "amount"),
     [
         ("0", 0),
@@ -878,20 +875,18 @@ def test_a_size_is_in_powers_of_1024(text: str, amount: int) -> None:
     assert memory(text) == amount
 
 
-@pytest.mark.parametrize(
-    "text", ["", "G", "-1G", "1e3G", "20", "20X", "1,5G", ".5G", "5.G", "20GG", "1" * 40, "1\nG"]
-)
+@each_row("text", ["", "G", "-1G", "1e3G", "20", "20X", "1,5G", ".5G", "5.G", "20GG", "1" * 40, "1\nG"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=r"size|unit"):
         memory(text)
 
 
-@pytest.mark.parametrize(("text", "value"), [("0", 0), ("5", 5), ("5%", 5), ("100%", 100)])
+@each_row(("text", "value"), [("0", 0), ("5", 5), ("5%", 5), ("100%", 100)])
 def test_a_percentage_may_have_its_sign(text: str, value: int) -> None:
     assert percent(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "%", "101", "-5", "5%%", "5.5", "٣", "²"])
+@each_row("text", ["", "%", "101", "-5", "5%%", "5.5", "٣", "²"])
 def test_what_is_no_percentage_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="percentage"):
         percent(text)
@@ -912,14 +907,14 @@ def test_no_text_breaks_a_parser(text: str) -> None:
 # Completion.
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
+@each_row("shell", ["bash", "zsh", "fish", "tcsh"])
 def test_there_is_a_completion_for_every_shell(call: Call, shell: str) -> None:
     ended = call("completion", shell)
     assert (ended.status, ended.err) == (0, "")
     assert "gputui" in ended.out and "pick" in ended.out and "rtx3090" in ended.out
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@each_row("shell", ["bash", "zsh", "fish"])
 def test_a_completion_can_be_read_by_its_shell(call: Call, shell: str) -> None:
     found = shutil.which(shell)
     if not found:
@@ -962,7 +957,7 @@ def test_a_name_that_a_shell_would_expand_is_not_completed(
     assert call("completion", "--list", "jobs").text.split("\n")[:-1] == ["nightly-1", "été", "a=b"]
 
 
-@pytest.mark.parametrize("words", [None, "", "[", '{"a": 1}', "[1]", "null", '"ls"', '[["ls"]]'])
+@each_row("words", [None, "", "[", '{"a": 1}', "[1]", "null", '"ls"', '[["ls"]]'])
 def test_words_that_were_not_sent_whole_start_nothing(words: str | None) -> None:
     done = _process("run", "--sent-words", **{} if words is None else {WORDS: words})
     assert done.returncode != 0 and done.stdout == b""

@@ -12,6 +12,7 @@ import pytest
 
 from gputui.launching import clipboard
 from gputui.launching.clipboard import Copied, copy, osc52, tools
+from table_tests import each_row
 
 TEXT = "CUDA_VISIBLE_DEVICES=5,4 python 'größe 👩\u200d🚀.py'\n"
 
@@ -175,7 +176,7 @@ def test_without_a_tool_and_without_a_terminal_it_is_said(desk: Desk) -> None:
     assert not copied.sure and copied.message.startswith("not copied")
 
 
-@pytest.mark.parametrize("text", ["", "a", TEXT, "x" * 100_000, "\x1b\x07\x9c"])
+@each_row("text", ["", "a", TEXT, "x" * 100_000, "\x1b\x07\x9c"])
 def test_osc_52_is_base64_between_the_sequence_and_a_bell(text: str) -> None:
     sequence = osc52(text)
     assert sequence.startswith("\x1b]52;c;") and sequence.endswith("\x07")

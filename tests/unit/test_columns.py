@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from gputui.choosing.device_columns import device_columns
 from gputui.choosing.queue_outlook import outlook
 from gputui.choosing.queue_text import occupied_columns, turn_columns
@@ -17,6 +15,7 @@ from gputui.inventory.waiter import Waiter
 from gputui.jobs.columns import job_columns
 from gputui.sources.slurm import cluster as slurm
 from gputui.sources.slurm.places import JOBS, NOTE, PARTITIONS, PLACE, PLACE_FACTS, places_of
+from table_tests import each_row
 from unit.builders import GIB, NOW, box, gpu, job
 
 STRANGE = "a\x1b[31m\nb\u202ec"
@@ -72,7 +71,7 @@ def texts(columns: tuple[Column[object], ...] | list[Column[object]], rows: obje
     return [column.text(row) for column in columns for row in rows]  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("state", ["running", "failed", "elsewhere"])
+@each_row("state", ["running", "failed", "elsewhere"])
 def test_texts_of_a_job_are_printable_in_every_column(state: str) -> None:
     strange = Job(
         id="3",

@@ -6,8 +6,6 @@ import re
 import shlex
 from itertools import product
 
-import pytest
-
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.compose import compose
 from gputui.launching.launch_options import LaunchOptions
@@ -15,6 +13,7 @@ from gputui.launching.programs import PROGRAMS
 from gputui.launching.python_command import started_program
 from gputui.launching.read_intent import read_intent
 from gputui.launching.wrappers import unwrap
+from table_tests import each_row
 from unit.builders import gpu
 from unit.command_lines import HOST, ROWS, Row
 
@@ -62,7 +61,7 @@ def test_what_is_started_uses_the_devices_that_it_was_given() -> None:
             assert again.count.number == len(indices), launch.line
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "name", "inherited", "started"),
     [
         ("swift sft --model M", "NPROC_PER_NODE", "4", "2"),

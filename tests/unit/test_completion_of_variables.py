@@ -11,6 +11,7 @@ import pexpect
 import pytest
 
 from gputui.launching.environment_hints import hints
+from table_tests import each_row
 from unit.calling import Call
 
 OFFERED = {f"{hint.name}={hint.value}": hint.about for hint in hints(None, ())}
@@ -33,14 +34,14 @@ def test_tensorflow_and_jax_are_among_them() -> None:
     }
 
 
-@pytest.mark.parametrize("subcommand", ["run", "export", "check"])
+@each_row("subcommand", ["run", "export", "check"])
 def test_help_lists_them_with_what_they_do(call: Call, subcommand: str) -> None:
     told = call(subcommand, "--help-all").out.splitlines()
     for word, about in OFFERED.items():
         assert any(line.split(maxsplit=1) == [word, about] for line in told), word
 
 
-@pytest.mark.parametrize("subcommand", ["run", "export", "check"])
+@each_row("subcommand", ["run", "export", "check"])
 def test_bash_offers_them(call: Call, tmp_path: Path, subcommand: str) -> None:
     ask = (
         f"source {_script(call, 'bash', tmp_path)};"

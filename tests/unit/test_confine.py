@@ -18,6 +18,7 @@ from gputui.requesting.prepared_launch import how_confined, prepare, read_comman
 from gputui.sources.source import Want
 from gputui.system.root import Root
 from gputui.vendors.visibility import Confine
+from table_tests import each_row
 from unit.builders import box, gpu
 
 MOUNTED = "25 1 0:23 / /proc rw,nosuid shared:1 - proc proc rw\n"
@@ -35,7 +36,7 @@ def found(root: Path, *argv: str) -> list[str]:
     return [why for why in rows if why is not None and "andlock" not in why]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("place", "options", "against"),
     [
         ("/net", "autofs /etc/auto.net rw,fd=6,pgrp=1,timeout=300,minproto=5,maxproto=5,direct", True),
@@ -54,14 +55,14 @@ def test_a_folder_that_is_mounted_on_demand(tmp_path: Path, place: str, options:
     assert bool(reasons) == against and all(place in why for why in reasons)
 
 
-@pytest.mark.parametrize("text", ["", "\0\n", "1 2 3\n", "40 25 0:36 / - autofs ,direct\n", "\xff" * 9])
+@each_row("text", ["", "\0\n", "1 2 3\n", "40 25 0:36 / - autofs ,direct\n", "\xff" * 9])
 def test_a_table_of_mounts_that_nobody_understands(tmp_path: Path, text: str) -> None:
     (tmp_path / "proc" / "self").mkdir(parents=True)
     (tmp_path / "proc" / "self" / "mountinfo").write_bytes(text.encode("latin-1"))
     assert found(tmp_path) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "argv",
     [
         ("sudo", "x"),
@@ -77,9 +78,7 @@ def test_programs_that_do_not_work_inside(tmp_path: Path, argv: tuple[str, ...])
     assert len(found(tmp_path, *argv)) == 1
 
 
-@pytest.mark.parametrize(
-    "argv", [("python", "sudo.py"), ("echo", "sudo"), ("bash", "-c", "echo mount")], ids=" ".join
-)
+@each_row("argv", [("python", "sudo.py"), ("echo", "sudo"), ("bash", "-c", "echo mount")], ids=" ".join)
 def test_a_word_that_only_looks_like_one(tmp_path: Path, argv: tuple[str, ...]) -> None:
     assert found(tmp_path, *argv) == []
 
@@ -94,7 +93,7 @@ def test_a_program_that_takes_another_user_s_rights(tmp_path: Path) -> None:
     assert len(found(tmp_path, "bash", "-c", f"cd /; exec {helper} x")) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         'sudo: The "no new privileges" flag is set, which prevents sudo from running as root.',
@@ -111,7 +110,7 @@ def test_a_failure_that_confinement_explains(line: str) -> None:
         assert said is not None and "--no-confine" in said and "\n" not in said
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         "RuntimeError: CUDA error: invalid device ordinal",
@@ -129,15 +128,15 @@ def test_an_ordinary_failure_is_nothing_of_confinement(line: str) -> None:
     assert explained((line,)) is None and explained(("epoch 1", line)) is None
 
 
-@pytest.mark.parametrize("own", [None, "always", "auto", "never"])
-@pytest.mark.parametrize("usual", ["always", "auto", "never"])
+@each_row("own", [None, "always", "auto", "never"])
+@each_row("usual", ["always", "auto", "never"])
 def test_the_call_itself_counts_before_the_settings(own: Confine | None, usual: Confine) -> None:
     options = LaunchOptions(("true",), confine=own)
     assert how_confined(options, Settings(confine=usual)) == (own or usual)
     assert how_confined(options, Settings(confine=usual), here=False) == "never"
 
 
-@pytest.mark.parametrize("confine", ["always", "auto", "never"])
+@each_row("confine", ["always", "auto", "never"])
 def test_the_device_files_are_read_for_a_confined_launch_only(confine: Confine) -> None:
     """Without them no launch could be confined; reading them for every `pick` would take time."""
     asked = LaunchRequest(LaunchOptions(("true",)))

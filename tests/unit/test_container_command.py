@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from gputui.launching.container_command import ALL, RUN, GpuRequest, read_container, read_gpus
 from gputui.vendors.nvidia.vendor import VENDOR
+from table_tests import each_row
 from unit.builders import gpu
 from unit.docker_daemon import Daemon, daemon
 
@@ -21,7 +22,7 @@ needs_docker = pytest.mark.skipif(shutil.which("docker") is None, reason="docker
 BOX = tuple(gpu(index) for index in range(4))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "head", "image", "command"),
     [
         ("docker run i", "docker run", "i", ""),
@@ -46,7 +47,7 @@ def test_a_run_is_taken_apart_and_put_together(line: str, head: str, image: str,
     assert other.command == ("a", "b") and other.image == image
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         "docker",
@@ -94,7 +95,7 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize(("options", "expected"), ASKED)
+@each_row(("options", "expected"), ASKED)
 def test_the_devices_that_a_command_asks_for(options: str, expected: GpuRequest | None) -> None:
     for engine in ("docker", "podman", "nerdctl"):
         found = read_container((engine, "run", *shlex.split(options), "image", "--gpus", "9"))

@@ -14,6 +14,7 @@ from gputui.launching.launch import Launch
 from gputui.launching.launch_options import AUTO, LaunchOptions
 from gputui.launching.launchers import LAUNCHERS, recognised
 from gputui.launching.python_command import started_program
+from table_tests import each_row
 from unit.builders import gpu
 from unit.host_environments import Told
 
@@ -89,7 +90,7 @@ def test_a_line_of_ours_is_complete(target: str, start: str, arguments: list[str
         assert again.argv == first.argv
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+@each_row(("source", "target"), PAIRS)
 def test_an_interpreter_that_was_named_stays_the_one(source: str, target: str) -> None:
     """It keeps its options where the launcher is started as its module."""
     through = {
@@ -106,11 +107,9 @@ def test_an_interpreter_that_was_named_stays_the_one(source: str, target: str) -
         assert "-X dev" in shlex.join(argv)
 
 
-@pytest.mark.parametrize("source", ["torchrun", "accelerate launch", "deepspeed"])
-@pytest.mark.parametrize("target", LAUNCHERS)
-@pytest.mark.parametrize(
-    ("home", "file"), [(".venv/bin", "/w/.venv/bin/python"), ("/v/bin", "/v/bin/python3")]
-)
+@each_row("source", ["torchrun", "accelerate launch", "deepspeed"])
+@each_row("target", LAUNCHERS)
+@each_row(("home", "file"), [(".venv/bin", "/w/.venv/bin/python"), ("/v/bin", "/v/bin/python3")])
 def test_a_launcher_named_by_its_path_hands_on_its_environment(
     source: str, target: str, home: str, file: str
 ) -> None:
@@ -130,7 +129,7 @@ def test_the_dashes_before_a_script_are_not_handed_on(command: str) -> None:
     assert shlex.join(made(tuple(command.split()), "python").argv) == "python train.py -- x"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "module", "launcher"),
     [
         ("python -m torch.distributed.run x.py", "torch.distributed.run", "torchrun"),

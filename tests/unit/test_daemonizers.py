@@ -13,10 +13,11 @@ from gputui import RequestError, launch
 from gputui.launching.daemonizers import daemonizer_in
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.read_intent import read_intent
+from table_tests import each_row
 from unit.claims_support import Box, holders, until
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "found"),
     [
         ("screen -dmS x python train.py", "screen"),
@@ -50,7 +51,7 @@ def test_what_leaves_the_lease_is_known(line: str, found: str | None) -> None:
     assert daemonizer_in(tuple(line.split())) == found
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("script", "found"),
     [
         ("screen -dm python train.py", "screen"),

@@ -27,6 +27,7 @@ from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers.deepspeed import HOSTFILE, Deepspeed
 from gputui.vendors.registry import default_vendor
 from messages import numbers, of_replaced_words
+from table_tests import each_row
 from unit.builders import gpu, instance
 from unit.host_environments import Told
 from unit.launches import line, warning
@@ -58,7 +59,7 @@ def on(devices: Sequence[Device], command: str, told: Told | None = None, **laun
 # Ascending indices: by --include, without the variable.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "expected"),
     [
         ("deepspeed train.py --lr 1", f"deepspeed {INCLUDED} train.py --lr 1"),
@@ -105,7 +106,7 @@ def test_logs_of_ranks_go_where_they_are_asked_for() -> None:
     assert "--enable_each_rank_log=/l" not in made("deepspeed --enable_each_rank_log /m x.py", logs="/l").argv
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "together", "named"),
     [
         ("torchrun x.py", False, None),
@@ -149,7 +150,7 @@ def second(launch: Launch) -> str:
     return re.sub("--world_info=[^ ]+", "W", line(launch))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("devices", "ids", "listed", "visible", "reason"),
     [
         ([gpu(2), gpu(0)], "index", [2, 0], "2,0", "would sort the devices and run on 0,2"),
@@ -169,7 +170,7 @@ def test_what_the_first_stage_cannot_keep_goes_by_the_second(
     assert launch.launcher == "deepspeed"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "expected"),
     [
         ("deepspeed --module t", f"python -m {SECOND} {STAGE} --module t"),
@@ -209,7 +210,7 @@ def test_the_second_stage_is_of_the_environment_that_deepspeed_was_named_in(dire
     assert line(nothing).startswith(f"python -m {SECOND} ")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("named", "in_path", "expected"),
     [
         (("/v/bin/python3",), "/v/bin/python3", "python3"),
@@ -267,7 +268,7 @@ def test_a_second_stage_for_several_machines_is_not_rewritten() -> None:
     assert launch.own is not None and launch.argv[-2:] == (f"--world_info={both}", "x.py")
 
 
-@pytest.mark.parametrize("text", ["", "W", "W10=", "bm9uZQ==", "eyJhIjogMX0="])
+@each_row("text", ["", "W", "W10=", "bm9uZQ==", "eyJhIjogMX0="])
 def test_a_world_that_is_none_is_replaced(text: str) -> None:
     launch = made(f"python -m {SECOND} --world_info={text} x.py", (4,))
     assert world(launch) == [4]
@@ -297,9 +298,7 @@ def test_a_hostfile_that_is_read_of_itself_is_kept_away() -> None:
     assert f"{HOSTFILE} would override the devices: --hostfile=/dev/null" in launch.remarks
 
 
-@pytest.mark.parametrize(
-    "words", ["--hostfile /h", "-H /h", "-H/h", "--hostfile=/h --include worker-0:1", "--hostf /h"]
-)
+@each_row("words", ["--hostfile /h", "-H /h", "-H/h", "--hostfile=/h --include worker-0:1", "--hostf /h"])
 def test_a_hostfile_of_the_users_own_says_where_it_runs(words: str) -> None:
     command = f"deepspeed {words} x.py"
     launch = made(command, told=Told({"/h": "worker-0 slots=8", HOSTFILE: ""}))
@@ -320,8 +319,8 @@ def test_a_hostfile_that_is_none_does_not_count() -> None:
     assert SECOND in made(command, (2, 0)).argv
 
 
-@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "this-box"])
-@pytest.mark.parametrize("words", ["--hostfile /h", ""])
+@each_row("name", ["localhost", "127.0.0.1", "this-box"])
+@each_row("words", ["--hostfile /h", ""])
 def test_a_hostfile_with_this_machine_only_counts_its_slots(name: str, words: str) -> None:
     """deepspeed would use ssh to reach it, and take the first devices."""
     told = Told({"/h" if words else HOSTFILE: f"# ours\n{name} slots=4\n"})
@@ -334,9 +333,7 @@ def test_a_hostfile_with_this_machine_only_counts_its_slots(name: str, words: st
     assert count is not None and (count.number, count.firm) == (4, False)
 
 
-@pytest.mark.parametrize(
-    "text", ["this-box slots=4\nworker slots=4", "localhost slots=2\nthis-box slots=2", "this-box", ""]
-)
+@each_row("text", ["this-box slots=4\nworker slots=4", "localhost slots=2\nthis-box slots=2", "this-box", ""])
 def test_a_hostfile_with_another_machine_or_none_is_no_count(text: str) -> None:
     told = Told({"/h": text})
     launch = made("deepspeed -H /h x.py", told=told)
@@ -359,21 +356,17 @@ def test_other_machines_of_the_default_hostfile_are_the_users_choice() -> None:
 # Devices that the user has named.
 
 
-@pytest.mark.parametrize(
-    "words", ["--include localhost:0,2", "-i localhost:0,2", "-ilocalhost:0,2", "--inc=localhost:2,0"]
-)
+@each_row("words", ["--include localhost:0,2", "-i localhost:0,2", "-ilocalhost:0,2", "--inc=localhost:2,0"])
 def test_the_chosen_devices_may_be_named_again(words: str) -> None:
     assert line(made(f"deepspeed {words} x.py")) == f"deepspeed {PORT} {words} x.py"
 
 
-@pytest.mark.parametrize("words", ["--num_gpus 2", "--num_accelerators=2", "--num_acc 2"])
+@each_row("words", ["--num_gpus 2", "--num_accelerators=2", "--num_acc 2"])
 def test_the_first_devices_may_be_counted(words: str) -> None:
     assert line(made(f"deepspeed {words} x.py", (0, 1))) == f"deepspeed {PORT} {words} x.py"
 
 
-@pytest.mark.parametrize(
-    "words", ["--num_gpus 2", "--num_gpus=2 --num_nodes 1", "--num_nodes 1", "--num_acc 2"]
-)
+@each_row("words", ["--num_gpus 2", "--num_gpus=2 --num_nodes 1", "--num_nodes 1", "--num_acc 2"])
 def test_a_count_that_agrees_is_not_the_first_devices_of_the_box(words: str) -> None:
     """`--num_gpus 2` with two selected devices contradicts nothing; deepspeed would run on GPU 0 and 1."""
     launch = made(f"deepspeed --save_pid {words} x.py --num_gpus 2")
@@ -384,7 +377,7 @@ def test_a_count_that_agrees_is_not_the_first_devices_of_the_box(words: str) -> 
     assert other.environment({})["CUDA_VISIBLE_DEVICES"] == "2,0" and words in other.remarks[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words",
     [
         *("--include localhost:0,1", "--include localhost", "--include localhost:0@localhost:2"),
@@ -400,7 +393,7 @@ def test_other_devices_give_way_and_that_is_said(words: str) -> None:
         assert "--world_info" in shlex.join(on(devices, f"deepspeed {words} x.py").argv)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words", ["--num_nodes 2", "--num_gpus 2 --num_nodes 2", "--include worker:0", "--exclude worker:0"]
 )
 def test_other_machines_are_refused_and_stay(words: str) -> None:

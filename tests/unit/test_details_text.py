@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import brief, reason
 from gputui.cli.details_text import details_text
@@ -17,6 +15,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.details import detailed
 from gputui.sources.simulated.motion import at
 from gputui.vendors.registry import vendor_named
+from table_tests import each_row
 from unit.builders import GIB, NOW, box, busy, gpu, instance, job
 from unit.test_device_facts import on
 
@@ -25,7 +24,7 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("width", [None, 40, 80, 200])
+@each_row("width", [None, 40, 80, 200])
 def test_every_known_fact_of_the_device_page_is_there_at_every_width(width: int | None) -> None:
     device = replace(on(throttle=("power limit", "thermal slowdown"), pcie_width=8), unified=True)
     text = details_text(box(device), width)
@@ -84,7 +83,7 @@ def test_hostile_text_does_nothing_to_the_terminal() -> None:
     assert all(line.isprintable() for line in details_text(box(device, busy(gpu(1))), 80).splitlines())
 
 
-@pytest.mark.parametrize("name", ["amd", "amd-cpx", "intel", "gaudi", "apple"])
+@each_row("name", ["amd", "amd-cpx", "intel", "gaudi", "apple"])
 def test_of_another_vendor_there_are_no_rows_that_only_nvidia_fills(name: str) -> None:
     box = BOXES[name]
     snapshot = detailed(at(box, 30.0, 1_700_000_000.0), box, 30.0)

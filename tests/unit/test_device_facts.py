@@ -17,6 +17,7 @@ from gputui.inventory.xid import MEANINGS
 from gputui.tui.app_state import AppState
 from gputui.tui.views.device import device_facts, device_panel
 from gputui.tui.views.text import width_of
+from table_tests import each_row
 from unit.builders import GIB, NOW, box, busy, gpu, instance, job
 
 FULL = Telemetry(
@@ -81,7 +82,7 @@ def test_persistence_mode_stands_beside_the_performance_state() -> None:
     assert low.text.startswith("P8") and "P0" in low.more
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("utilization", "generation", "width", "trained", "alarm"),
     [
         (97, 5, 16, "gen 5 ×16", False),
@@ -146,7 +147,7 @@ def test_memory_that_is_the_hosts_is_said_to_be() -> None:
         )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("memory", "fan", "said"),
     [
         (75, 40, ("memory", "75 °C, fan 40 %")),
@@ -178,7 +179,7 @@ def test_what_is_not_known_is_a_dash_and_has_no_bar() -> None:
     assert not any("░" in line for line in page(unread, 80))
 
 
-@pytest.mark.parametrize(("width", "columns"), [(60, 1), (80, 2), (130, 3), (200, 3)])
+@each_row(("width", "columns"), [(60, 1), (80, 2), (130, 3), (200, 3)])
 def test_every_fact_is_shown_at_every_width_in_columns(width: int, columns: int) -> None:
     shown = page(on(), width)
     whole = " ".join("\n".join(shown).split())
@@ -223,16 +224,14 @@ def test_hostile_names_do_nothing_to_the_terminal() -> None:
         assert all(piece.isprintable() for piece, _ in line)
 
 
-@pytest.mark.parametrize(
-    ("capability", "text"), [("8.0", "– (MIG: Hopper and newer)"), ("9.0", "–"), (None, "–")]
-)
+@each_row(("capability", "text"), [("8.0", "– (MIG: Hopper and newer)"), ("9.0", "–"), (None, "–")])
 def test_the_unknown_load_of_an_instance_has_its_reason(capability: str | None, text: str) -> None:
     part = replace(instance(gpu(0), 1), compute_capability=capability, utilization=None)
     (fact,) = (f for g in fact_groups(part, NOW) for f in g.facts if f.name == "utilization")
     assert fact.text == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("told", "fact"),
     [
         (

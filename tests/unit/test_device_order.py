@@ -26,6 +26,7 @@ from gputui.vendors.nvidia.source import NvmlSource
 from gputui.vendors.nvidia.vendor import VENDOR
 from gputui.vendors.registry import inherited, order_to_read
 from simnvml import SimulatedNvml
+from table_tests import each_row
 from unit.builders import box, gpu
 from unit.claims_support import Box
 from unit.simulated_gpus import RTX_4090_GPU
@@ -52,7 +53,7 @@ def places(snapshot: Snapshot, text: str, environ: Mapping[str, str] = {}) -> li
 # Without the driver: results that hold whatever "fastest" means.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spec", "text", "means"),
     [
         (BOXES["mixed"], "0", [1]),
@@ -76,7 +77,7 @@ def test_a_number_means_the_device_that_cuda_gives_it_or_is_not_known(
     assert places(seen(spec), text, {ORDER: "FASTEST_FIRST"}) == means
 
 
-@pytest.mark.parametrize("fact", ["name", "compute_capability", "cores", "max_sm_clock", "memory_total"])
+@each_row("fact", ["name", "compute_capability", "cores", "max_sm_clock", "memory_total"])
 def test_what_is_not_read_is_not_known_to_be_faster_or_slower(fact: str) -> None:
     snapshot = seen(CLEAR)
     unread = box(*(replace(device, **{fact: None}) for device in snapshot.devices))
@@ -85,8 +86,8 @@ def test_what_is_not_read_is_not_known_to_be_faster_or_slower(fact: str) -> None
     assert places(alike, "1") == (None if fact == "name" else [1])
 
 
-@pytest.mark.parametrize("environ", [BY_BUS, {**BY_BUS, LIST: "1"}])
-@pytest.mark.parametrize("spec", [CLEAR, UNCLEAR, TWINS])
+@each_row("environ", [BY_BUS, {**BY_BUS, LIST: "1"}])
+@each_row("spec", [CLEAR, UNCLEAR, TWINS])
 def test_in_bus_order_a_number_is_our_own(spec: Spec, environ: dict[str, str]) -> None:
     assert places(seen(spec), "2,0", environ) == [2, 0]
 

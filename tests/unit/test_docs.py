@@ -20,6 +20,7 @@ from gputui.launching.exports import FORMS
 from gputui.sources.simulated.boxes import BOXES
 from gputui.tui.actions import ACTIONS, by_key
 from gputui.tui.screen_settings import checked
+from table_tests import each_row
 from unit.calling import Call
 
 if sys.version_info >= (3, 11):
@@ -110,7 +111,7 @@ def options_in(text: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("name", PARSERS, ids=lambda name: name or "screen")
+@each_row("name", PARSERS, ids=lambda name: name or "screen")
 def test_every_option_and_choice_is_on_the_page_of_the_command_line(name: str) -> None:
     places = list(_SHARED)
     subcommand = name.partition(" ")[0]
@@ -135,7 +136,7 @@ def test_every_option_and_choice_is_on_the_page_of_the_command_line(name: str) -
 WITH_A_CHAPTER = re.findall(r"^## `gputui (\w+)`$", (DOCS / "command-line.md").read_text(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", WITH_A_CHAPTER)
+@each_row("name", WITH_A_CHAPTER)
 def test_the_page_of_the_command_line_has_no_option_that_does_not_exist(name: str) -> None:
     assert name in SUBCOMMANDS
     # A page may name an option of `run` to refer to it.

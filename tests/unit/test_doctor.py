@@ -13,6 +13,7 @@ import pytest
 from gputui.cli import doctor
 from gputui.sources.simulated.boxes import BOXES
 from simnvml import SimulatedNvml
+from table_tests import each_row
 from unit.calling import Call
 
 NEEDED = {"driver", "claims", "settings"}
@@ -97,7 +98,7 @@ def test_where_there_is_no_other_device_nothing_must_be_proved(
     assert _checks(call, 0)["confinement"]["good"]
 
 
-@pytest.mark.parametrize(("mode", "group", "joins"), [(0o660, 1, True), (0o660, 0, False), (0o600, 1, False)])
+@each_row(("mode", "group", "joins"), [(0o660, 1, True), (0o660, 0, False), (0o600, 1, False)])
 def test_who_cannot_open_a_device_file_joins_its_group_unless_that_is_roots(
     monkeypatch: pytest.MonkeyPatch, mode: int, group: int, joins: bool
 ) -> None:

@@ -32,6 +32,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.details import detailed
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
+from table_tests import each_row
 from unit.builders import GIB, NOW, box, document, gpu, instance, job
 from unit.calling import Call
 
@@ -86,20 +87,20 @@ def _read_or_refused(text: str | bytes) -> Snapshot | None:
 # An output can be read back.
 
 
-@pytest.mark.parametrize("name", BOXES)
+@each_row("name", BOXES)
 def test_every_demo_box_survives_the_round_trip(name: str) -> None:
     for elapsed in MOMENTS:
         written = document(at(BOXES[name], elapsed, NOW))
         assert document(from_json(json.dumps(written))) == written
 
 
-@pytest.mark.parametrize("name", BOXES)
+@each_row("name", BOXES)
 def test_a_snapshot_read_from_json_equals_the_one_that_was_written(name: str) -> None:
     read = from_json(_text(at(BOXES[name], 12.0, NOW)))
     assert from_json(_text(read)) == read
 
 
-@pytest.mark.parametrize("name", BOXES)
+@each_row("name", BOXES)
 def test_exactly_the_keys_of_the_contract_are_there(name: str) -> None:
     for elapsed in MOMENTS:
         written = document(at(BOXES[name], elapsed, NOW))
@@ -114,7 +115,7 @@ def test_exactly_the_keys_of_the_contract_are_there(name: str) -> None:
                 assert set(process) == PROCESS_KEYS | PROCESS_KEYS_SINCE
 
 
-@pytest.mark.parametrize("name", BOXES)
+@each_row("name", BOXES)
 def test_details_are_written_when_they_are_wanted_and_come_back(name: str) -> None:
     moved = detailed(at(BOXES[name], 20.0, NOW), BOXES[name], 20.0)
     first, *others = moved.devices
@@ -134,7 +135,7 @@ def test_details_are_written_when_they_are_wanted_and_come_back(name: str) -> No
     assert "telemetry" not in json.dumps(document(snapshot)) and "host_load" not in document(snapshot)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "value"),
     [
         ("encoder", "9"),
@@ -161,7 +162,7 @@ def test_details_that_are_none_name_their_place(key: str, value: object) -> None
             from_document(wrong)
 
 
-@pytest.mark.parametrize("name", BOXES)
+@each_row("name", BOXES)
 def test_the_links_are_one_row_and_one_column_a_device(name: str) -> None:
     written = document(at(BOXES[name], 0.0, NOW))
     for matrix in ("links", "pcie", "peers"):
@@ -280,7 +281,7 @@ def test_the_wiring_comes_back() -> None:
     assert from_json(_text(WIRED)) == WIRED
 
 
-@pytest.mark.parametrize("name", BOXES)
+@each_row("name", BOXES)
 def test_the_wiring_of_every_demo_box_comes_back(name: str) -> None:
     snapshot = at(BOXES[name], 12.0, NOW)
     read = from_json(_text(snapshot))
@@ -292,7 +293,7 @@ def test_the_wiring_of_every_demo_box_comes_back(name: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("file", TOPOLOGIES, ids=lambda file: file.stem)
+@each_row("file", TOPOLOGIES, ids=lambda file: file.stem)
 def test_the_wiring_of_every_recorded_matrix_comes_back(file: Path) -> None:
     snapshot = at(box_of(matrix_text.read(file.read_text()), file.stem), 0.0, NOW)
     # The reason for low clocks is written only with the details.
@@ -343,7 +344,7 @@ def test_no_cpus_and_cpus_not_known_are_told_apart() -> None:
 # Recordings of older versions.
 
 
-@pytest.mark.parametrize("name", [name for name in BOXES if name != "amd-cpx"])
+@each_row("name", [name for name in BOXES if name != "amd-cpx"])
 def test_a_recording_of_an_older_version_can_be_read(name: str) -> None:
     whole = at(BOXES[name], 12.0, NOW)
     written = document(whole)
@@ -391,7 +392,7 @@ def test_a_recording_of_an_older_version_can_be_read(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "unknown"), [("pcie", ()), ("peers", ()), ("topology", None)], ids=["pcie", "peers", "topology"]
 )
 def test_one_key_of_the_wiring_that_is_missing_is_not_known(key: str, unknown: Any) -> None:
@@ -415,7 +416,7 @@ def test_who_is_in_line_is_written_and_read() -> None:
     assert from_document(document(replace(WIRED, waiters=line))) == replace(WIRED, waiters=line)
 
 
-@pytest.mark.parametrize("key", sorted(DEVICE_KEYS_SINCE - {"uuid_usable"}))
+@each_row("key", sorted(DEVICE_KEYS_SINCE - {"uuid_usable"}))
 def test_one_key_of_a_device_that_is_missing_is_not_known(key: str) -> None:
     written = document(WIRED)
     del written["devices"][0][key]
@@ -423,7 +424,7 @@ def test_one_key_of_a_device_that_is_missing_is_not_known(key: str) -> None:
     assert from_document(written) == replace(WIRED, devices=(replace(first, **{key: None}), second))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "place"),
     [
         *((("topology", key), "topology") for key in sorted(TOPOLOGY_KEYS)),
@@ -449,9 +450,7 @@ def test_a_recording_without_the_two_extra_keys_can_be_read() -> None:
     assert from_document(written) == box(gpu(mig=None, processes=(job(),)))
 
 
-@pytest.mark.parametrize(
-    "moment", ["2024-05-01T12:00:00Z", "2024-05-01T12:00:00", "2024-05-01T14:00:00+02:00"]
-)
+@each_row("moment", ["2024-05-01T12:00:00Z", "2024-05-01T12:00:00", "2024-05-01T14:00:00+02:00"])
 def test_a_time_means_the_same_on_every_machine(moment: str) -> None:
     written = document(box(gpu()))
     written["time"] = moment
@@ -600,7 +599,7 @@ def test_what_cannot_be_is_refused_and_its_place_named(written: dict[str, Any], 
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("key", sorted(BOX_KEYS))
+@each_row("key", sorted(BOX_KEYS))
 def test_a_missing_key_of_the_box_is_named(key: str) -> None:
     written = document(box(gpu()))
     del written[key]
@@ -608,7 +607,7 @@ def test_a_missing_key_of_the_box_is_named(key: str) -> None:
         from_document(written)
 
 
-@pytest.mark.parametrize("key", sorted(DEVICE_KEYS - {"verdict"}))
+@each_row("key", sorted(DEVICE_KEYS - {"verdict"}))
 def test_a_missing_key_of_a_device_is_named(key: str) -> None:
     written = document(box(gpu()))
     del written["devices"][0][key]
@@ -616,7 +615,7 @@ def test_a_missing_key_of_a_device_is_named(key: str) -> None:
         from_document(written)
 
 
-@pytest.mark.parametrize("key", sorted(PROCESS_KEYS))
+@each_row("key", sorted(PROCESS_KEYS))
 def test_a_missing_key_of_a_process_is_named(key: str) -> None:
     written = document(box(gpu(processes=(job(),))))
     del written["devices"][0]["processes"][0][key]
@@ -624,25 +623,21 @@ def test_a_missing_key_of_a_process_is_named(key: str) -> None:
         from_document(written)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "null", "[]", "{}", "7", '"schema"', "{", "NaN", "[1,", '{"schema": 1}']
-)
+@each_row("text", ["", "null", "[]", "{}", "7", '"schema"', "{", "NaN", "[1,", '{"schema": 1}'])
 def test_other_json_and_no_json_are_refused(text: str) -> None:
     with pytest.raises(DocumentError) as refused:
         from_json(text)
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "text", [b"\xff\xfe\xff", b"\x80", b"\x00", b'{"schema": "\xe9"}', b"\x1f\x8b\x08\x00"]
-)
+@each_row("text", [b"\xff\xfe\xff", b"\x80", b"\x00", b'{"schema": "\xe9"}', b"\x1f\x8b\x08\x00"])
 def test_bytes_that_are_not_text_are_refused(text: bytes) -> None:
     with pytest.raises(DocumentError) as refused:
         from_json(text)
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("depth", [10, 300, 700, 900, 950, 980, 990, 1_000, 5_000, 100_000])
+@each_row("depth", [10, 300, 700, 900, 950, 980, 990, 1_000, 5_000, 100_000])
 def test_deep_nesting_is_refused(depth: int) -> None:
     nested = "[" * depth + "]" * depth
     for text in (nested, '{"a":' * depth + "1" + "}" * depth, f'{{"schema": {nested}}}'):
@@ -658,8 +653,8 @@ def test_nesting_just_below_the_depth_that_json_reads_is_refused_too() -> None:
             from_json(whole.replace('"testbox"', "[" * depth + "]" * depth))
 
 
-@pytest.mark.parametrize("key", ["index", "power", "temperature"])
-@pytest.mark.parametrize("digits", [30, 400, 4_000, 100_000])
+@each_row("key", ["index", "power", "temperature"])
+@each_row("digits", [30, 400, 4_000, 100_000])
 def test_a_number_of_very_many_digits_is_refused(key: str, digits: int) -> None:
     written = _set("devices", 0, key, to="NUMBER")
     text = json.dumps(written).replace('"NUMBER"', "9" * digits)
@@ -674,7 +669,7 @@ def test_a_lone_surrogate_is_refused() -> None:
         from_json(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "moment",
     ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "9999-12-31T23:59:59.999999+00:00"],
 )
@@ -803,7 +798,7 @@ def test_one_change_to_the_wiring_gives_a_matrix_that_can_be_printed_or_one_line
         assert matrix_text.write_peers(answer).startswith("\tGPU0\tGPU1\tGPU2\n")
 
 
-@pytest.mark.parametrize("matrix", ["links", "pcie", "peers"])
+@each_row("matrix", ["links", "pcie", "peers"])
 def test_a_device_that_is_another_one_is_refused(matrix: str) -> None:
     """X ranks above every link: off the diagonal, it would be the best link."""
     assert _read_or_refused(json.dumps(_mutated((matrix, 0, 1), "replace", "X"))) is None
@@ -846,7 +841,7 @@ def test_json_out_of_nowhere_is_no_recording(junk: Any) -> None:
         from_document(junk)
 
 
-@pytest.mark.parametrize("uuid", ["0", "GPU-a,GPU-b", "GPU-\x1b[2J", "GPU-a\nb", "GPU-", "GPU"], ids=repr)
+@each_row("uuid", ["0", "GPU-a,GPU-b", "GPU-\x1b[2J", "GPU-a\nb", "GPU-", "GPU"], ids=repr)
 def test_a_uuid_that_could_not_be_in_a_list_of_devices_is_refused(uuid: str) -> None:
     broken = document(box(gpu(0)))
     broken["devices"][0]["uuid"] = uuid

@@ -12,6 +12,7 @@ from gputui.inventory.topology import Locality, Topology
 from gputui.launching.environment_hints import THREADS, hints, threads_near
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
+from table_tests import each_row
 from unit.builders import box as boxed
 from unit.builders import gpu, instance
 
@@ -96,7 +97,7 @@ def test_every_offer_says_what_it_does_on_a_line_and_is_there_once() -> None:
         assert offer.name.replace("_", "").isalnum() and offer.name.isupper()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "has_nccl"),
     [("shared", True), ("amd", True), ("intel", False), ("gaudi", False), ("apple", False)],
 )

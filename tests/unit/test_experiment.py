@@ -19,6 +19,7 @@ from gputui.jobs.experiments.table import bars, figures, lines, table
 from gputui.jobs.store import Stored
 from gputui.launching.launch_options import LaunchOptions
 from gputui.requesting.launch_request import LaunchRequest
+from table_tests import each_row
 from unit.builders import GIB, NOW
 
 
@@ -122,7 +123,7 @@ def test_a_best_of_zero_divides_nothing() -> None:
     assert lines(found, 80)
 
 
-@pytest.mark.parametrize("width", [30, 40, 80, 130])
+@each_row("width", [30, 40, 80, 130])
 def test_bars_keep_to_the_width_and_the_longest_is_full(width: int) -> None:
     found = compared((run(wall=10.0),), (run(wall=20.0),), (FAILED,))
     figure = figures(found)[0]

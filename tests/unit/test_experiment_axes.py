@@ -14,6 +14,7 @@ from gputui.jobs.experiments.axes import (
     variants,
     varied_command,
 )
+from table_tests import each_row
 
 OPTIONS = ("launcher", "processes", "numa-binding", "threads")
 
@@ -22,7 +23,7 @@ def axis(text: str) -> Axis:
     return read_axis(text, OPTIONS)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "kind", "key", "values"),
     [
         ("launcher=python,torchrun", "option", "launcher", ("python", "torchrun")),
@@ -47,7 +48,7 @@ def test_an_axis_is_read(text: str, kind: str, key: str, values: tuple[str, ...]
     assert found.name.endswith(text.partition("=")[0])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",
@@ -83,7 +84,7 @@ def test_the_variants_are_every_combination_and_the_last_axis_changes_first() ->
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "texts",
     [
         ("env:A=1", "env:A=2"),
@@ -98,7 +99,7 @@ def test_axes_that_do_not_go_together_are_refused(texts: tuple[str, ...]) -> Non
     assert MOST_TASKS < 22**3
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "command", "expected"),
     [
         ("arg:--bs=8", "t.py --bs 4 --lr 1", "t.py --bs 8 --lr 1"),

@@ -14,6 +14,7 @@ from gputui.jobs.experiments.axes import AxisError, read_axis
 from gputui.jobs.experiments.request import REQUEST, ExperimentRequest, Kind, variants_of, without_secrets
 from gputui.launching.launch_options import LaunchOptions
 from gputui.requesting.launch_request import LaunchRequest, received, sent
+from table_tests import each_row
 
 CALLS: list[tuple[Kind, str, str]] = [
     ("comparison", "-n 2 --vary launcher=python,torchrun --vary env:X=,a", "train.py"),
@@ -26,7 +27,7 @@ CALLS: list[tuple[Kind, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "options", "command"), CALLS)
+@each_row(("kind", "options", "command"), CALLS)
 def test_a_request_is_the_same_as_json_as_words_and_as_the_options_of_another_call(
     kind: Kind, options: str, command: str
 ) -> None:

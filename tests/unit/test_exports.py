@@ -18,6 +18,7 @@ import pytest
 from gputui.launching.exports import FORMS, ExportError, ExportOptions
 from gputui.launching.launch import Launch
 from gputui.system.files import write_result
+from table_tests import each_row
 from unit.builders import box, gpu, recording
 from unit.calling import Call
 from unit.test_quoting_in_shells import HOSTILE
@@ -51,7 +52,7 @@ def test_every_form_has_its_beginning_here() -> None:
     assert list(BEGINNINGS) == list(FORMS)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each_row("form", FORMS)
 def test_every_form_is_written(call: Call, one: str, form: str) -> None:
     ended = call("export", "--as", form, "--gpus", "1,0", "--from", one, "--", "python", "train.py")
     assert ended.status == 0
@@ -59,7 +60,7 @@ def test_every_form_is_written(call: Call, one: str, form: str) -> None:
     assert not ended.out.endswith("\n\n")
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each_row("form", FORMS)
 def test_a_form_is_written_or_refused_and_nothing_else(form: str) -> None:
     commands = ((), ("python", "t.py", *HOSTILE), ("x\n#SBATCH -x", "'"), tuple(HOSTILE))
     for devices, argv in itertools.product(((), (gpu(0),), (gpu(3), gpu(1))), commands):
@@ -114,7 +115,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("words", "reason"), REFUSED, ids=lambda value: " ".join(value)[:40])
+@each_row(("words", "reason"), REFUSED, ids=lambda value: " ".join(value)[:40])
 def test_what_a_form_cannot_express_is_one_line_and_status_2(
     call: Call, one: str, words: list[str], reason: str
 ) -> None:
@@ -151,8 +152,8 @@ def test_a_dash_is_stdout(call: Call, one: str) -> None:
     )
 
 
-@pytest.mark.parametrize("form", ["sh", "json", "sbatch"])
-@pytest.mark.parametrize("words", [("--env", "HF_TOKEN=x", "--", "true"), ("--", "true", "--hub.token", "x")])
+@each_row("form", ["sh", "json", "sbatch"])
+@each_row("words", [("--env", "HF_TOKEN=x", "--", "true"), ("--", "true", "--hub.token", "x")])
 def test_a_new_file_with_a_secret_is_for_its_owner_alone(
     call: Call, one: str, tmp_path: Path, form: str, words: tuple[str, ...]
 ) -> None:

@@ -19,6 +19,7 @@ from gputui.launching.exports.accelerate import to_accelerate
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers import LAUNCHERS
+from table_tests import each_row
 from unit.builders import gpu
 
 TWO, ONE = (gpu(2), gpu(0)), (gpu(3),)
@@ -69,7 +70,7 @@ def test_cpu_only_uses_the_cpu() -> None:
     assert line.startswith("CUDA_VISIBLE_DEVICES= accelerate launch")
 
 
-@pytest.mark.parametrize("launcher", list(LAUNCHERS))
+@each_row("launcher", list(LAUNCHERS))
 def test_every_launcher_gives_what_it_starts(launcher: str) -> None:
     # The order is ascending, so that deepspeed takes the devices itself.
     launch = _launch("python", "train.py", "-x", launcher=launcher, devices=(gpu(0), gpu(2)))
@@ -81,7 +82,7 @@ def test_every_launcher_gives_what_it_starts(launcher: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("argv", "end"),
     [
         (("python", "-m", "pkg", "a"), "accelerate launch --config_file FILE --module pkg a"),

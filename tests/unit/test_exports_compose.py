@@ -20,6 +20,7 @@ from gputui.launching.exports import FORMS, ExportError, ExportOptions
 from gputui.launching.exports.docker import docker_notes
 from gputui.vendors.amd.vendor import VENDOR as AMD
 from gputui.vendors.intel.vendor import VENDOR as INTEL
+from table_tests import each_row
 from unit.builders import gpu
 from unit.test_exports_docker import PYTORCH, TEXTS, TWO, ZERO, _launch, needs_docker
 from unit.test_release import published_schema, validate
@@ -113,7 +114,7 @@ def test_devices_by_the_container_device_interface_stay_so() -> None:
     assert service["devices"] == [f"nvidia.com/gpu={TWO.uuid}", f"nvidia.com/gpu={ZERO.uuid}"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "reason"),
     [
         ("docker run --ulimit memlock=-1 i x", "--ulimit"),
@@ -138,7 +139,7 @@ def test_the_comment_on_top_starts_it() -> None:
     assert _service(text)["container_name"] == "mine" and list(yaml.safe_load(text)["services"]) == ["mine"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words",
     [
         "x",
@@ -147,7 +148,7 @@ def test_the_comment_on_top_starts_it() -> None:
         "docker run --entrypoint y --network host --pid host --restart no -m 8g --read-only --privileged i x",
     ],
 )
-@pytest.mark.parametrize("devices", [(), (ZERO,), (TWO, ZERO)], ids=["none", "one", "two"])
+@each_row("devices", [(), (ZERO,), (TWO, ZERO)], ids=["none", "one", "two"])
 def test_the_schema_of_the_specification_accepts_it(words: str, devices: tuple[Device, ...]) -> None:
     text = _text(*words.split(), *TEXTS, options=ExportOptions(), devices=devices)
     validate(yaml.safe_load(text), published_schema("compose-spec"))

@@ -30,6 +30,7 @@ from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.wrappers import unwrap
 from gputui.vendors.nvidia.vendor import VENDOR
+from table_tests import each_row
 from unit.builders import gpu, instance
 from unit.docker_daemon import Daemon, daemon
 from unit.host_environments import Told
@@ -139,7 +140,7 @@ def _variables(told: list[str]) -> dict[str, str]:
 A100 = gpu(0, name="NVIDIA A100")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("devices", "expected"),
     [
         ((ZERO,), {}),
@@ -187,7 +188,7 @@ def test_any_order_is_what_a_program_inside_counts(order: list[int], count: int,
     assert _seen_inside(words, box) == list(chosen)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("image", "command"),
     [
         ("vllm/vllm-openai:v0.9.0", "--model m --tensor-parallel-size 2"),
@@ -208,9 +209,7 @@ def test_vllm_takes_numbers_as_the_container_counts(image: str, command: str) ->
         assert _variables(shlex.split(wrapped)) == expected
 
 
-@pytest.mark.parametrize(
-    "image", ["user/vllm-openai-tools", "vllm-openai.example/mine:1", "mine:vllm-openai"]
-)
+@each_row("image", ["user/vllm-openai-tools", "vllm-openai.example/mine:1", "mine:vllm-openai"])
 def test_an_image_starts_a_program_by_its_own_name_only(image: str) -> None:
     line = to_docker(_launch("docker", "run", image, "--model", "m"))
     assert "--tensor-parallel-size" not in line
@@ -235,7 +234,7 @@ def test_vllm_is_given_no_uuid_of_an_instance() -> None:
 # A launcher in the container.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("inner", "devices", "expected"),
     [
         ("torchrun t.py", (ZERO, TWO), "torchrun --standalone --nproc-per-node=2 t.py"),
@@ -351,9 +350,7 @@ def test_the_options_go_into_the_commands_own_docker_run(recorder: Path, argv: t
     assert told == [*argv[1 : place + 1], *ours, *argv[place + 1 :]]
 
 
-@pytest.mark.parametrize(
-    "before", [("sudo",), ("sudo", "-E", "-u", "me"), ("nice", "-n", "5"), ("env", "A=1")]
-)
+@each_row("before", [("sudo",), ("sudo", "-E", "-u", "me"), ("nice", "-n", "5"), ("env", "A=1")])
 def test_what_stands_before_docker_stays_there(before: tuple[str, ...]) -> None:
     line = to_docker(_launch(*before, "docker", "run", "image", "x"))
     assert line.startswith(" ".join((*before, "docker run --gpus ")))
@@ -395,7 +392,7 @@ def test_devices_by_cdi_are_named_by_cdi(recorder: Path, engine: str, typed: tup
 UUIDS = f"{TWO.uuid},{ZERO.uuid}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "option",
     [
         *(("--gpus", "all"), ("--gpus=2",), ("--gpus", '"device=0,1"'), ("--gpus=device=GPU-x",)),
@@ -406,7 +403,7 @@ UUIDS = f"{TWO.uuid},{ZERO.uuid}"
     ],
     ids=" ".join,
 )
-@pytest.mark.parametrize("engine", ["docker", "podman", "nerdctl"])
+@each_row("engine", ["docker", "podman", "nerdctl"])
 def test_devices_that_the_command_names_give_way(option: tuple[str, ...], engine: str) -> None:
     plain = to_docker(_launch(engine, "run", "-v", "/a:/b", "image", "x"))
     assert to_docker(_launch(engine, "run", *option, "-v", "/a:/b", "image", "x")) == plain
@@ -416,7 +413,7 @@ def test_devices_that_the_command_names_give_way(option: tuple[str, ...], engine
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "capabilities"),
     [
         ("all,capabilities=utility", "utility"),
@@ -446,7 +443,7 @@ def test_a_letter_that_goes_leaves_the_others_of_its_word() -> None:
     assert "-it" in told and "CUDA_DEVICE_ORDER=x" not in told
 
 
-@pytest.mark.parametrize(
+@each_row(
     "option",
     [
         *(("-e", "CUDA_VISIBLE_DEVICES=0"), ("-eCUDA_VISIBLE_DEVICES=0,2",), ("-eCUDA_VISIBLE_DEVICES=",)),
@@ -481,7 +478,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("launch", "options", "reason"), REFUSED, ids=lambda value: str(value)[:20])
+@each_row(("launch", "options", "reason"), REFUSED, ids=lambda value: str(value)[:20])
 def test_what_docker_cannot_be_told_is_refused(launch: Launch, options: ExportOptions, reason: str) -> None:
     with pytest.raises(ExportError, match=reason):
         to_docker(launch, options)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from gputui.launching.exports import ExportError
 from gputui.launching.exports.dotenv import to_dotenv
 from gputui.launching.launch import Launch
+from table_tests import each_row
 from unit.docker_daemon import Daemon, daemon
 from unit.test_quoting_in_shells import HOSTILE, words
 
@@ -85,7 +86,7 @@ def test_of_a_variable_that_is_set_twice_the_last_value_is_written() -> None:
     assert to_dotenv(Launch((), (("A", "1"), ("A", "2")))) == "A=2"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "reason"),
     [(("A", None), "unset A"), (("A", "x${HOME}y"), "replace"), (("A", "caf\udce9"), "UTF-8")],
 )

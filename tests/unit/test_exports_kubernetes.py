@@ -18,6 +18,7 @@ from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.vendors.registry import vendor_of
+from table_tests import each_row
 from unit.builders import NOW, gpu, instance
 from unit.test_exports_compose import NO_STRINGS
 from unit.test_exports_docker import PYTORCH, TEXTS, _launch
@@ -73,7 +74,7 @@ def test_without_devices_those_of_the_node_are_hidden() -> None:
     assert container["env"] == [{"name": "CUDA_VISIBLE_DEVICES", "value": ""}]
 
 
-@pytest.mark.parametrize("box", ["amd", "intel", "gaudi"])
+@each_row("box", ["amd", "intel", "gaudi"])
 def test_other_vendors_have_names_of_their_own(box: str) -> None:
     devices = at(BOXES[box], 0.0, NOW).devices[:1]
     launch = compose(devices, LaunchOptions(("python", "t.py")), {})
@@ -87,7 +88,7 @@ def test_instances_may_have_another_name_which_is_said() -> None:
     assert any("MIG" in note for note in notes) and any("selects the devices" in note for note in notes)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "more", "reason"),
     [
         (("docker", "run", "i", "x"), {}, "--image"),
@@ -106,12 +107,12 @@ def test_what_a_pod_cannot_start_is_refused(
         _container(*words, **more)
 
 
-@pytest.mark.parametrize("argv", [("Train_Me.v2.py",), ("_",), ("x" * 80 + ".py",), ("größe.py",)])
+@each_row("argv", [("Train_Me.v2.py",), ("_",), ("x" * 80 + ".py",), ("größe.py",)])
 def test_a_name_made_from_the_command_is_a_label(argv: tuple[str, ...]) -> None:
     assert re.fullmatch("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", _container(*argv)["name"])
 
 
-@pytest.mark.parametrize("devices", [(), (gpu(0),), (gpu(2), gpu(0))], ids=["none", "one", "two"])
+@each_row("devices", [(), (gpu(0),), (gpu(2), gpu(0))], ids=["none", "one", "two"])
 def test_the_schemas_of_kubernetes_accept_it(devices: tuple[Any, ...]) -> None:
     kubernetes_validate = pytest.importorskip("kubernetes_validate")
     launch = _launch("python", *TEXTS, devices=devices, more=(("A", "1e-4"), ("B", None)), directory="/w")

@@ -12,6 +12,7 @@ from gputui.launching.exports import FORMS, ExportError, ExportOptions
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.vendors.nvidia.vendor import VENDOR
+from table_tests import each_row
 from unit.builders import gpu
 
 TWO = (gpu(5), gpu(4))
@@ -52,7 +53,7 @@ def test_devices_that_are_no_gpus_to_ray_are_a_resource() -> None:
     assert '--entrypoint-resources={"HPU": 2}' in words
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "nodes"),
     [
         ((), 1),

@@ -21,6 +21,7 @@ from gputui.launching.exports.sbatch import sbatch_notes, to_sbatch
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.vendors.nvidia.vendor import VENDOR
+from table_tests import each_row
 from unit.builders import gpu, instance
 from unit.host_environments import Told
 from unit.test_quoting_in_shells import HOSTILE, words
@@ -150,7 +151,7 @@ def _ran_by_bash(text: str) -> list[str]:
     return done.stdout.split("\0")[:-1]
 
 
-@pytest.mark.parametrize("launcher", ["python", "accelerate", "mpirun"])
+@each_row("launcher", ["python", "accelerate", "mpirun"])
 def test_several_machines_without_torchrun_are_refused_and_torchrun_is_named(launcher: str) -> None:
     with pytest.raises(ExportError, match="--launcher torchrun"):
         to_sbatch(_launch("python", "train.py", launcher=launcher), ExportOptions(nodes=2))
@@ -197,7 +198,7 @@ STARTING = [
 ]
 
 
-@pytest.mark.parametrize(("line", "tasks", "started"), STARTING)
+@each_row(("line", "tasks", "started"), STARTING)
 def test_what_starts_the_tasks_itself_is_given_as_many_and_no_srun(
     line: str, tasks: str, started: str
 ) -> None:
@@ -268,7 +269,7 @@ def test_hostile_words_reach_srun(cluster: Path) -> None:
     assert _bytes(told["argv"]) == _bytes(["x", *HOSTILE])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("argv", "name"),
     [
         (("python", "a/b/my train.py"), "my-train"),

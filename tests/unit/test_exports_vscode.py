@@ -12,6 +12,7 @@ from gputui.launching.exports import DEFAULT, ExportError, ExportOptions
 from gputui.launching.exports.vscode import to_vscode
 from gputui.launching.launch import Launch
 from gputui.vendors.nvidia.vendor import VENDOR
+from table_tests import each_row
 from unit.builders import gpu
 from unit.test_quoting_in_shells import HOSTILE
 
@@ -48,7 +49,7 @@ def test_a_script_in_the_workspace() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("argv", "target"),
     [
         (("python", "-m", "pkg.x", "-m"), {"module": "pkg.x", "args": ["-m"]}),
@@ -108,7 +109,7 @@ def test_hostile_words_are_the_args() -> None:
     assert _read("python", "t.py", *texts)["args"] == texts
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("argv", "reason"),
     [
         (("sh", "-c", "x"), "not Python"),

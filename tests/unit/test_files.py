@@ -32,6 +32,7 @@ from gputui.system.files import (
     write_private,
     write_result,
 )
+from table_tests import each_row
 from unit.claims_support import opened_by
 
 APP = Path(files.__file__).parent.parent
@@ -47,7 +48,7 @@ def names(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir())
 
 
-@pytest.mark.parametrize("umask", [0, 0o022, 0o077, 0o777])
+@each_row("umask", [0, 0o022, 0o077, 0o777])
 def test_private_files_and_folders_are_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
@@ -229,8 +230,8 @@ def test_a_result_goes_through_a_link_and_leaves_the_rights_that_a_file_has(tmp_
     assert link.is_symlink() and target.read_bytes() == b"after" and mode(target) == 0o640
 
 
-@pytest.mark.parametrize("write", [write_result, lambda file, data: open_result(file).close()])
-@pytest.mark.parametrize("before", [Path.touch, os.mkfifo])
+@each_row("write", [write_result, lambda file, data: open_result(file).close()])
+@each_row("before", [Path.touch, os.mkfifo])
 def test_a_link_that_comes_after_the_look_is_not_followed(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -21,6 +21,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Want
 from gputui.system.users import own_name
 from simnvml import SimulatedNvml
+from table_tests import each_row
 from unit.builders import box, busy, gpu
 from unit.calling import Call
 
@@ -141,7 +142,7 @@ def test_the_plain_list_ends_with_its_input() -> None:
     assert process.returncode == 0 and b"\x1b" not in rest
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words",
     [
         ("--follow", "--format", "{free}"),

@@ -19,12 +19,13 @@ from gputui.inventory.formatting import (
     short_name,
     size,
 )
+from table_tests import each_row
 from unit.builders import GIB, MIB
 
 HOUR, DAY = 3600, 86400
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("amount", "shown"),
     [
         (0, "0.0G"),
@@ -43,7 +44,7 @@ def test_the_peak_of_a_small_program_is_not_shown_as_nothing() -> None:
     assert peak_size(9 << 20) == peak_size(0) == "under 0.1G" and peak_size(5 << 30) == size(5 << 30)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seconds", "shown"),
     [
         (0, "0s"),
@@ -74,7 +75,7 @@ def test_a_span_fits_a_narrow_column(seconds: float) -> None:
     assert 2 <= len(duration(seconds)) <= 6
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "shown"),
     [
         ("NVIDIA GeForce RTX 3090", "RTX 3090"),
@@ -99,7 +100,7 @@ def test_a_bus_id_leaves_out_only_the_first_domain(bus_id: str, shown: str) -> N
     assert short_bus_id(bus_id) == shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "shown"),
     [
         ("/usr/bin/python3 -m train", "train"),
@@ -121,7 +122,7 @@ def test_the_program_of_a_command_line(command: str, shown: str) -> None:
     assert program(command) == shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("what", "text", "shown"),
     [
         ("an escape sequence", "\x1b[2J\x1b]0;owned\x07", "·[2J·]0;owned·"),
@@ -149,7 +150,7 @@ def test_what_moves_hides_or_reorders_is_shown_as_a_dot(what: str, text: str, sh
     assert printable(text) == shown, what
 
 
-@pytest.mark.parametrize("text", ["", "python train.py --lr 3e-4", "größe 温度 🚀", "a  b", "e\u0301", "שָׁ֑"])
+@each_row("text", ["", "python train.py --lr 3e-4", "größe 温度 🚀", "a  b", "e\u0301", "שָׁ֑"])
 def test_plain_text_stays_as_it_is(text: str) -> None:
     assert printable(text) == text
 
@@ -163,14 +164,14 @@ def test_no_text_leaves_a_control_character_behind(text: str) -> None:
     assert printable(shown) == shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "seconds"), [("90", 90), ("90s", 90), ("0.5", 0.5), ("30m", 1800), ("2h", 2 * HOUR), ("1d", DAY)]
 )
 def test_a_duration_is_read(text: str, seconds: float) -> None:
     assert read_duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "m", "x", "-1", "nan", "inf", "9999d", "3 hours"])
+@each_row("text", ["", "m", "x", "-1", "nan", "inf", "9999d", "3 hours"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a time"):
         read_duration(text)

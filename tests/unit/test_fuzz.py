@@ -7,11 +7,12 @@ import pytest
 from fuzz.entrances import ENTRANCES
 from fuzz.oracle import torchs_reader
 from fuzz.trying import some
+from table_tests import each_row
 
 EXAMPLES = 6
 
 
-@pytest.mark.parametrize("name", ENTRANCES)
+@each_row("name", ENTRANCES)
 def test_nothing_that_a_stranger_writes_ends_in_a_traceback(name: str) -> None:
     some(ENTRANCES[name], EXAMPLES)
 

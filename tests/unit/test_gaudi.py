@@ -22,6 +22,7 @@ from gputui.vendors.gaudi import hl_smi
 from gputui.vendors.gaudi.models import generation
 from gputui.vendors.gaudi.source import DRIVER, GaudiSource
 from gputui.vendors.registry import inherited
+from table_tests import each_row
 from unit.builders import box
 from unit.calling import Call
 from unit.recorded import VENDORS, needs, program
@@ -174,7 +175,7 @@ def _with_modules(*modules: int) -> tuple[Device, ...]:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("modules", "works"),
     [
         ((0, 1), True),

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, parse, parse_request
+from table_tests import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "job"),
     [
         ("all", ALL_REDUCE),
@@ -28,7 +29,7 @@ def test_a_shape_is_read(text: str, job: Grouping) -> None:
     assert parse(text) == job
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         *(
@@ -89,7 +90,7 @@ def test_every_number_fits_a_job_without_groups() -> None:
     assert all(ALL_REDUCE.fits(count) and Grouping(independent=True).fits(count) for count in range(1, 20))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "count", "job"),
     [
         ("4", 4, ALL_REDUCE),
@@ -107,7 +108,7 @@ def test_a_number_and_a_job_are_asked_for_in_one_line(text: str, count: int, job
     assert parse_request(text) == (count, job)
 
 
-@pytest.mark.parametrize("text", ["", " ", "0", "-4", "4.5", "²", "four", "4 5", "tp=2 4", "3 tp=2", "tp=0"])
+@each_row("text", ["", " ", "0", "-4", "4.5", "²", "four", "4 5", "tp=2 4", "3 tp=2", "tp=0"])
 def test_what_asks_for_no_number_of_devices_is_refused(text: str) -> None:
     with pytest.raises(GroupingError) as refused:
         parse_request(text)

@@ -28,6 +28,7 @@ from gputui.launching.history import (
 from gputui.launching.history_file import change, load
 from gputui.launching.launch_options import LaunchOptions
 from gputui.system import files
+from table_tests import each_row
 from unit.builders import make_homeless
 
 PLAN = LaunchOptions(("python", "train.py"))
@@ -117,7 +118,7 @@ def test_taking_a_name_away_leaves_those_that_have_none_as_they_are() -> None:
     assert [each.name for each in named(known, 0, None)] == [None, "nightly", None]
 
 
-@pytest.mark.parametrize("name", ["", "  ", "-n", "two\nlines", "\x1b[31m", "\u202eback", "x" * 61, "3"])
+@each_row("name", ["", "  ", "-n", "two\nlines", "\x1b[31m", "\u202eback", "x" * 61, "3"])
 def test_a_name_that_could_not_be_typed_or_seen_is_refused(name: str) -> None:
     with pytest.raises(KeepError, match=r"not a valid launch name|too long"):
         check_name(name)
@@ -209,7 +210,7 @@ def test_a_command_with_a_secret_among_its_words_is_not_remembered(
     assert not file.exists()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words",
     [
         ("python", "t.py", "--tokenizer", "gpt2", "--max-tokens=512", "--sort-key=loss", "--key", "x"),

@@ -36,6 +36,7 @@ from gputui.timeline.usage import Day, Figures, file_of, folder_of
 from messages import numbers
 from simnvml import SimulatedNvml
 from ssh_boxes import PROGRAMS, SshBoxes, system_programs
+from table_tests import each_row
 from unit.calling import Call
 from unit.jobs_support import until as until_true
 from unit.test_json_schema import BOXES_CHECK
@@ -160,9 +161,7 @@ def test_the_usage_of_each_box_with_the_days_that_it_has_lost(
     assert lost.stem in told.out.partition(torn)[2] and told.out.count(lost.stem) == 1
 
 
-@pytest.mark.parametrize(
-    "words", [("claims", "--setup"), ("plan", "1B", "--prove"), ("plan", "1B", "--use", "ddp")]
-)
+@each_row("words", [("claims", "--setup"), ("plan", "1B", "--prove"), ("plan", "1B", "--use", "ddp")])
 def test_what_is_for_this_machine_is_asked_of_no_other(call: Call, words: tuple[str, ...]) -> None:
     call(*words, "--hosts", "a").refused(2)
 
@@ -175,7 +174,7 @@ def test_where_no_box_can_be_reached_the_status_says_so(boxes: SshBoxes, call: C
     assert alone.status == 3 and (alone.out + alone.err).count("refused") == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words",
     [
         ("ls", "--hosts"),
@@ -192,7 +191,7 @@ def test_boxes_that_are_separated_by_spaces_are_told_about_commas(call: Call, wo
     assert "gpu1,gpu2" in call(*words, "gpu1", "gpu2").refused(2)
 
 
-@pytest.mark.parametrize("shell", ["bash", "dash", "fish", "zsh", "tcsh"])
+@each_row("shell", ["bash", "dash", "fish", "zsh", "tcsh"])
 def test_words_arrive_through_any_login_shell(tmp_path: Path, shell: str) -> None:
     program = shutil.which(shell)
     if program is None:
@@ -492,7 +491,7 @@ def test_its_text_does_nothing_to_the_terminal(boxes: SshBoxes, call: Call) -> N
     assert ended.status == 3 and "\x1b" not in ended.out + ended.err and ended.out[:-1].isprintable()
 
 
-@pytest.mark.parametrize("name", ["-oProxyCommand=id", "", "a b", "a;b", "a:1", "all,x", "anywhere", "$(id)"])
+@each_row("name", ["-oProxyCommand=id", "", "a b", "a;b", "a:1", "all,x", "anywhere", "$(id)"])
 def test_what_ssh_or_a_shell_would_misread_is_no_box(call: Call, name: str) -> None:
     call("ls", f"--hosts={name}").refused(2)
 
@@ -540,7 +539,7 @@ def test_the_best_set_of_all_boxes_is_picked(
     assert call("pick", "-n", "2", "--group", "tp=3", "--hosts", box).status == 2
 
 
-@pytest.mark.parametrize("words", [["--wait"], ["--format", "env"], ["--demo"]])
+@each_row("words", [["--wait"], ["--format", "env"], ["--demo"]])
 def test_what_has_no_meaning_for_other_boxes_is_refused(call: Call, words: list[str]) -> None:
     call("pick", "--hosts", "a", *words).refused(2)
 
@@ -563,7 +562,7 @@ def test_what_is_as_it_was_is_the_same_without_being_read_again() -> None:
     assert read("a", json.dumps(document).encode(), "run", 0.0, first).snapshot is None
 
 
-@pytest.mark.parametrize("name", ["shared", "a100-mig", "lost", "idle"])
+@each_row("name", ["shared", "a100-mig", "lost", "idle"])
 def test_what_has_changed_is_read_as_if_nothing_had_been_read_before(name: str) -> None:
     last = None
     for seconds in range(60, 180, 15):
@@ -573,7 +572,7 @@ def test_what_has_changed_is_read_as_if_nothing_had_been_read_before(name: str) 
         assert last.snapshot is not None and last == read("a", text, "run", 0.0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "value"),
     [("power", True), ("memory_used", False), ("memory_used", -1), ("temperature", "hot"), ("uuid", 7)],
 )
@@ -587,7 +586,7 @@ def test_what_has_changed_is_read_as_strictly_as_before(key: str, value: object)
     assert found.snapshot is None and f"devices[2].{key}" in str(found.error)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "place",
     [("devices", 0, "index"), ("devices", 0, "mig"), ("link_weights", 0, 1), ("waiters", 0, "ours")],
 )

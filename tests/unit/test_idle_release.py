@@ -30,6 +30,7 @@ from gputui.launching.launch_options import LaunchOptions
 from gputui.sources.simulated.spec import Task
 from gputui.system.namespaces import in_initial_namespace
 from simnvml import SimulatedNvml
+from table_tests import each_row
 from unit.builders import NOW, busy, gpu
 from unit.builders import box as box_of
 from unit.builders import job as process
@@ -165,7 +166,7 @@ def resting(place: int = 0, **facts: Any) -> Device:
     return replace(busy(gpu(place), process(40)), **{"utilization": 0, **facts})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("snapshot", "idle"),
     [
         (claimed(resting()), True),
@@ -282,7 +283,7 @@ def test_only_a_job_can_be_watched(call: Call) -> None:
     assert "idle for 20s" in call(*words).err
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "nan", "soon", "400d"])
+@each_row("text", ["", "0", "-1", "nan", "soon", "400d"])
 def test_what_is_no_time_is_a_wrong_call(call: Call, text: str) -> None:
     words = ("run", "--detach", "--gpus", "none", f"--idle-release={text}", "--", "true")
     assert "time" in call(*words).refused(2)

@@ -20,6 +20,7 @@ from gputui.sources.hosts.channel import BoxState
 from gputui.sources.hosts.reading import Reading
 from gputui.tui.app_state import AppState
 from gputui.tui.views.nodes import box_node
+from table_tests import each_row
 from unit.builders import GIB, NOW, box, busy, gpu, job, recording
 from unit.calling import Call
 
@@ -130,7 +131,7 @@ def test_the_command_line_calls_an_idle_holder_idle_and_names_it_first(call: Cal
 BO = replace(busy(gpu(0), job(1, user="bo", started=NOW - 300)), utilization=0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("device", "claim", "idle", "unused"),
     [
         (BO, None, 60.0, 60.0),

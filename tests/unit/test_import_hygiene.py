@@ -16,6 +16,7 @@ import pytest
 
 from gputui.sources.simulated.boxes import BOXES
 from simnvml import SimulatedNvml
+from table_tests import each_row
 from unit.builders import box, busy, gpu, recording
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +75,7 @@ def _imported(words: list[str]) -> tuple[int, set[str], set[str]]:
     return status, set(packages), set(modules)
 
 
-@pytest.mark.parametrize("call", CALLS)
+@each_row("call", CALLS)
 def test_a_call_starts_without_textual_torch_or_nvml(call: str) -> None:
     status, packages, modules = _imported(CALLS[call])
     assert status == 0
@@ -156,7 +157,7 @@ def test_ids_are_picked_without_json_or_another_subcommand() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     "package",
     [
         *("inventory", "vendors", "choosing", "planning", "launching", "checking"),

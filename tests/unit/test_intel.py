@@ -21,6 +21,7 @@ from gputui.system.root import Root
 from gputui.vendors.intel import memory, xpu_smi
 from gputui.vendors.intel.source import IntelSource
 from gputui.vendors.registry import inherited
+from table_tests import each_row
 from unit.builders import box
 from unit.calling import Call
 from unit.recorded import program
@@ -195,7 +196,7 @@ def test_bytes_and_mib_of_two_versions_are_told_apart(used: str) -> None:
     assert xpu_smi.load(json.dumps(row), 32 * GIB).memory_used == 24 * MIB
 
 
-@pytest.mark.parametrize(
+@each_row(
     "told",
     [
         {"device_level": [{"metrics_type": "XPUM_STATS_MEMORY_USED", "value": 0}]},
@@ -232,7 +233,7 @@ def test_each_tile_has_its_own_memory(tmp_path: Path) -> None:
     assert [(d.memory_total, d.memory_used) for d in read(tmp_path).devices] == [(16 * GIB, 12 * MIB)] * 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     "script",
     [
         "exit 1",
@@ -305,8 +306,8 @@ def test_links_are_called_what_they_are(call: Call) -> None:
     assert [line for line in tree.splitlines() if line.startswith("NUMA")] == ["NUMA node 0", "NUMA node 1"]
 
 
-@pytest.mark.parametrize("form", sorted(FORMS))
-@pytest.mark.parametrize("name", ["intel", "gaudi", "apple"])
+@each_row("form", sorted(FORMS))
+@each_row("name", ["intel", "gaudi", "apple"])
 def test_every_form_of_export_is_without_cuda(form: str, name: str) -> None:
     snapshot = at(BOXES[name], 0.0, 0.0)
     devices = snapshot.devices[:2]
@@ -328,10 +329,8 @@ def test_every_form_of_export_is_without_cuda(form: str, name: str) -> None:
         assert "#SBATCH --gres=hpu:2" in text
 
 
-@pytest.mark.parametrize("name", ["intel", "gaudi"])
-@pytest.mark.parametrize(
-    "launcher", ["python", "torchrun", "accelerate launch", "deepspeed", "docker run img python"]
-)
+@each_row("name", ["intel", "gaudi"])
+@each_row("launcher", ["python", "torchrun", "accelerate launch", "deepspeed", "docker run img python"])
 def test_every_launcher_is_given_them(name: str, launcher: str) -> None:
     devices = at(BOXES[name], 0.0, 0.0).devices[:2]
     launch = compose(devices, LaunchOptions((*launcher.split(), "t.py")), {})
@@ -358,7 +357,7 @@ def test_a_mask_that_was_inherited_is_read_in_its_environment() -> None:
     assert inherited({MASK: ""}, cards) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("model", "tiles", "asked", "indices", "wanted"),
     [
         # From compute-runtime: Max counts tiles unless COMPOSITE is set, other models only under FLAT.

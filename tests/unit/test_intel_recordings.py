@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from gputui.choosing.verdict import verdicts
 from gputui.choosing.verdict_text import for_document
 from gputui.inventory.device import Device
@@ -18,6 +16,7 @@ from gputui.system.pci_tree import long_bus_id
 from gputui.system.root import Root
 from gputui.vendors.intel import xpu_smi
 from gputui.vendors.intel.source import IntelSource
+from table_tests import each_row
 from unit.recorded import VENDORS, needs
 
 RECORDED = VENDORS / "intel"
@@ -42,7 +41,7 @@ def _shown(device: Device, name: str) -> Any:
     return device.uuid or None if name == "uuid" else getattr(device, name)
 
 
-@pytest.mark.parametrize("case", CASES or ["none"])
+@each_row("case", CASES or ["none"])
 def test_every_field_is_what_the_description_says(case: str) -> None:
     wanted = expected(case)
     snapshot = IntelSource(Root(str(RECORDED / case / "root"))).read()

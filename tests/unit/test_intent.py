@@ -20,6 +20,7 @@ from gputui.launching.intent import (
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.read_intent import read_intent
 from gputui.launching.shell_words import assignments, split
+from table_tests import each_row
 from unit.host_environments import Told
 
 TWO_OF_FILE = Intent(devices=NamedDevices("gpu_ids 0,1 in the file", "0,1", firm=False))
@@ -34,7 +35,7 @@ def intent_of(line: str, files: dict[str, str] | None = None, **environ: str) ->
     return read_intent(LaunchOptions(command, additions=additions), environ, Told(files or {}))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "intent", "settled"),
     [
         (Asked(), NO_INTENT, Asked()),
@@ -70,7 +71,7 @@ def test_call_and_command_are_heard_together(asked: Asked, intent: Intent, settl
     assert (found.by_command is not None) == (found.names is not None and asked.names is None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asked", "intent"),
     [
         (Asked(1), TYPED),
@@ -135,7 +136,7 @@ def test_the_users_words_count_wherever_they_stand(outer: Intent, inner: Intent)
         assert found is None or found.firm or not any(each and each.firm for each in (first, second))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "words"),
     [
         ("deepspeed --num_gpus 2 t.py", "--num_gpus 2"),
@@ -165,7 +166,7 @@ def test_a_count_of_whatever_is_visible_says_nothing() -> None:
 CONFIG = "/home/u/.cache/huggingface/accelerate/default_config.yaml"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "devices", "count", "group"),
     [
         ("distributed_type: MULTI_GPU\nnum_processes: 4\ngpu_ids: all\n", None, 4, None),
@@ -200,7 +201,7 @@ def test_what_a_configuration_of_accelerate_says_is_a_default(
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "intent"),
     [
         ("docker run --gpus all img torchrun --nproc-per-node 2 t.py", (None, 2)),
@@ -237,7 +238,7 @@ torchrun --nproc_per_node $GPUS t.py
 """
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "script", "count", "devices"),
     [
         ("bash train.sh", SCRIPT, 4, None),
@@ -286,7 +287,7 @@ def test_what_cannot_be_followed_is_a_warning_with_file_and_line(script: str, pl
     assert len(found.warnings) == 1 and place in found.warnings[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "script", "devices"),
     [
         # deepspeed takes the first devices, whatever is visible, unless its command is rewritten.
@@ -303,7 +304,7 @@ def test_what_is_not_rewritten_names_what_it_will_really_use(
     assert found.devices is None or not found.devices.rewritable
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("script", "count", "needs"),
     [
         ("python t.py --device cuda:1", None, 2),
@@ -321,7 +322,7 @@ def test_in_a_script_what_is_counted_among_the_visible_devices_is_no_choice(
     assert (found.needs.number if found.needs else None) == needs
 
 
-@pytest.mark.parametrize(
+@each_row(
     "script",
     [
         "unset CUDA_VISIBLE_DEVICES\npython t.py",
@@ -336,7 +337,7 @@ def test_a_script_that_takes_every_device_is_refused_unless_it_is_confined(scrip
     assert found.confined().leaves is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "script",
     [
         "case $SLURM_LOCALID in 0) export CUDA_VISIBLE_DEVICES=0;; *) export CUDA_VISIBLE_DEVICES=1;; esac\n"
@@ -391,7 +392,7 @@ GUARDED = (
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("script", "line"),
     [
         ("\nCUDA_VISIBLE_DEVICES=$(free-ones) python t.py", 2),
@@ -412,7 +413,7 @@ def test_a_list_of_a_shell_script_that_cannot_be_followed_is_a_doubt(script: str
     assert found.confined().doubt is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("script", "line"),
     [
         ('import os\nos.environ["CUDA_VISIBLE_DEVICES"] = args.gpu', 2),

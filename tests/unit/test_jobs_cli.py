@@ -25,6 +25,7 @@ from gputui.jobs.process_tree import alive
 from gputui.jobs.rerun import demo_of
 from gputui.jobs.store import all_jobs, find_job, stored
 from messages import lines_of, only_warning
+from table_tests import each_row
 from unit.builders import box
 from unit.calling import Call
 from unit.jobs_support import Desk, command, desk_at, ended, kill_supervisor, says, until
@@ -189,7 +190,7 @@ def test_the_time_in_line_is_none_of_the_time_that_a_job_ran(desk: Desk) -> None
     assert row[4] == "20s" and how_long(job, 1060.0) == "20s", "as on the screen"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("waits", "taken", "moments"),
     [(None, None, ["created", "started"]), (2, None, ["queued"]), (2, 1037.0, ["queued", "started"])],
 )
@@ -211,7 +212,7 @@ def test_who_waited_was_queued_first_and_started_when_the_command_did(
     assert waits is None or told["started"] != told["created"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("facts", "state"),
     [
         ({"state": "waiting"}, ["waiting", "1m"]),

@@ -19,6 +19,7 @@ from gputui.cli.job_output import write
 from gputui.jobs.ansi_sanitizer import AnsiSanitizer
 from gputui.jobs.log_screen import Tail
 from gputui.jobs.wait import start_of_last_lines
+from table_tests import each_row
 
 
 def sanitized(data: bytes, colours: bool = True) -> str:
@@ -53,7 +54,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@each_row("name", HOSTILE)
 def test_nothing_but_text_colours_and_bars_reaches_a_terminal(name: str) -> None:
     shown = sanitized(b"before" + HOSTILE[name] + b"\nafter\n")
     assert "\x1b" not in shown and "\x07" not in shown
@@ -76,7 +77,7 @@ def test_colours_pass_and_can_be_left_out() -> None:
     assert sanitized(coloured, colours=False) == "loss x"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("numbers", "shown"),
     [
         ("8", "28"),
@@ -98,9 +99,7 @@ def test_no_text_is_hidden(numbers: str, shown: str) -> None:
     assert sanitized(f"a\x1b[{numbers}mb".encode()) == f"a\x1b[{shown}mb"
 
 
-@pytest.mark.parametrize(
-    "between", ["", "\x1b[m", "\x1b[?25l", "\x1b]0;x\x07", "\x07", "\x1b[C\x1b[D", "x\b", "\u1161"]
-)
+@each_row("between", ["", "\x1b[m", "\x1b[?25l", "\x1b]0;x\x07", "\x07", "\x1b[C\x1b[D", "x\b", "\u1161"])
 def test_no_pile_of_marks_reaches_a_terminal(between: str) -> None:
     """They would be drawn over the lines above and below, also over those that are not the log's."""
     feed = AnsiSanitizer()
@@ -285,7 +284,7 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize("name", SLOW)
+@each_row("name", SLOW)
 def test_no_log_takes_long_to_read(name: str) -> None:
     began = time.process_time()
     read_lines(SLOW[name])
@@ -399,6 +398,7 @@ def test_the_end_of_a_line_that_is_longer_than_what_is_read_is_seen(tmp_path: Pa
     assert tail.lines(1)[0].endswith("loss 0.5")
 
 
+@pytest.mark.thorough
 def test_a_log_that_grows_for_days_keeps_a_bounded_past(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.touch()

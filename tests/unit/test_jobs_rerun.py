@@ -15,6 +15,7 @@ from gputui.jobs.rerun import rerun_of
 from gputui.jobs.store import all_jobs
 from gputui.launching.launch_options import LaunchOptions, table
 from gputui.requesting.launch_request import LaunchRequest
+from table_tests import each_row
 from unit.calling import Call
 from unit.jobs_support import Desk, desk_at, ended
 
@@ -113,7 +114,7 @@ def test_a_constraint_comes_back_as_the_words_that_mean_it(desk: Desk, name: str
     assert found.words[:-2] == ["-n", "3", *KEPT[name]]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("typed", "word"),
     [
         (["--wait", "30m"], "--wait=1800"),

@@ -31,6 +31,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import SimulatedSource
 from gputui.sources.source import Want
 from gputui.system.users import own_name
+from table_tests import each_row
 from unit.builders import box, gpu
 from unit.jobs_support import Desk, desk_at, ended, says
 
@@ -146,7 +147,7 @@ def test_the_peak_is_the_most_that_its_processes_had_on_one_device(desk: Desk) -
     gate.open()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "lines"),
     [
         (b"", ()),

@@ -21,6 +21,7 @@ from gputui.jobs.start import detached, start_job
 from gputui.jobs.store import all_jobs, jobs_folder
 from gputui.launching.launch import Launch
 from gputui.launching.start import StartError
+from table_tests import each_row
 from unit.builders import gpu
 from unit.jobs_support import Desk, desk_at, ended, kill_supervisor
 
@@ -183,7 +184,7 @@ def test_python_is_told_to_write_its_log_at_once_and_the_line_says_so(desk: Desk
     assert job.changes == (("PYTHONUNBUFFERED", "1"),) and job.line.startswith("PYTHONUNBUFFERED=1 ")
 
 
-@pytest.mark.parametrize("value", ["", "0", "1"])
+@each_row("value", ["", "0", "1"])
 def test_a_user_who_has_decided_on_that_is_not_overruled(value: str) -> None:
     launch = Launch(("python", "train.py"))
     assert detached(launch, {"PYTHONUNBUFFERED": value}) == launch
@@ -325,6 +326,7 @@ def test_only_its_owner_reads_a_job_whatever_the_umask(desk: Desk, umask: int) -
     assert int(job.log.read_text().split()[0], 8) == umask, "the command has its user's umask"
 
 
+@pytest.mark.thorough
 def test_twenty_jobs_started_at_once_are_twenty_jobs(desk: Desk) -> None:
     with ThreadPoolExecutor(20) as pool:
         jobs = list(pool.map(lambda number: desk.sh(f"echo {number}; exit {number}"), range(20)))
@@ -341,7 +343,7 @@ def test_a_name_that_could_not_be_seen_or_typed_is_refused(desk: Desk, name: str
     assert all_jobs(desk.environ) == []
 
 
-@pytest.mark.parametrize("ignored", [{}, {"XDG_STATE_HOME": ""}, {"XDG_STATE_HOME": "relative"}])
+@each_row("ignored", [{}, {"XDG_STATE_HOME": ""}, {"XDG_STATE_HOME": "relative"}])
 def test_the_folder_follows_the_specification(
     ignored: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

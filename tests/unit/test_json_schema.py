@@ -27,6 +27,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.slurm.cluster import Cluster, Gpus, Job, Node, Partition
 from published_schemas import SCHEMAS, closed, made
+from table_tests import each_row
 from unit.builders import NOW, box, document, gpu
 from unit.calling import Call
 
@@ -58,12 +59,12 @@ def boxes_document(readings: list[Reading]) -> dict[str, Any]:
     return {"schema": 1, "boxes": [entry(each.alias, each.error, own(each, Rules())) for each in readings]}
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@each_row("name", SCHEMAS)
 def test_the_schema_is_one(name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(installed(name))
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@each_row("name", SCHEMAS)
 def test_the_schema_is_what_the_records_read_and_write(name: str) -> None:
     assert made(name) == installed(name)
 
@@ -80,15 +81,15 @@ def _box_properties() -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("details", [(), ("--details",)], ids=["plain", "details"])
-@pytest.mark.parametrize("name", BOXES)
+@each_row("details", [(), ("--details",)], ids=["plain", "details"])
+@each_row("name", BOXES)
 def test_what_ls_prints_of_every_box_agrees_with_the_schema(
     name: str, details: tuple[str, ...], call: Call
 ) -> None:
     CHECK.validate(call("ls", f"--demo={name}", "--json", *details).json)
 
 
-@pytest.mark.parametrize("name", BOXES)
+@each_row("name", BOXES)
 def test_every_moment_of_a_box_agrees_with_the_schema(name: str) -> None:
     for elapsed in (0.0, 3.5, 61.25, 600.0):
         CHECK.validate(document(at(BOXES[name], elapsed, NOW)))
@@ -135,7 +136,7 @@ STATES = [
 ]
 
 
-@pytest.mark.parametrize("state", STATES, ids=lambda state: state.state)
+@each_row("state", STATES, ids=lambda state: state.state)
 def test_every_state_of_a_box_that_is_followed_agrees_with_the_schema(state: BoxState) -> None:
     BOXES_CHECK.validate({"schema": 1, "boxes": [live_entry(state, Rules()), live_entry(state, Rules())]})
 
@@ -162,7 +163,7 @@ def test_what_an_older_gputui_tells_agrees_with_the_schema() -> None:
     BOXES_CHECK.validate(boxes_document([reading, Reading("gpu2", error="connection refused")]))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "wrong"),
     [
         ("error", 1),

@@ -6,7 +6,6 @@ import importlib
 import pkgutil
 from dataclasses import replace
 
-import pytest
 from textual.binding import Binding
 
 from gputui.allocating.settings import ScreenSettings
@@ -19,6 +18,7 @@ from gputui.tui.app_state import AppState
 from gputui.tui.screens.page import Page
 from gputui.tui.views.keys import keys
 from gputui.tui.views.text import hint_line
+from table_tests import each_row
 
 COMMAND = LaunchOptions(("python", "train.py"))
 BOX = at(BOXES["shared"], 0.0, 1_700_000_000.0)
@@ -76,7 +76,7 @@ def pages() -> list[type[Page]]:
     return sorted(found, key=lambda each: each.__name__)
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.__name__)
+@each_row("page", pages(), ids=lambda page: page.__name__)
 def test_a_letter_means_the_same_on_every_page(page: type[Page]) -> None:
     for binding in page.BINDINGS:
         assert isinstance(binding, Binding)

@@ -9,12 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import gputui
 from gputui.cli.launch_call import launch_request
 from gputui.cli.run import parser
 from gputui.launching.launch_options import LaunchOptions, table, words_of
+from table_tests import each_row
 
 NEW = """
     flavour: str | None = option(
@@ -89,13 +88,13 @@ def test_an_option_is_added_in_one_place(tmp_path: Path) -> None:
     assert any("--flavour mint" in remark for remark in seen["elsewhere"])
 
 
-@pytest.mark.parametrize("flag", ["--directory", "--logs", "--python"])
+@each_row("flag", ["--directory", "--logs", "--python"])
 def test_a_tilde_of_the_command_line_is_the_shells_to_expand(flag: str) -> None:
     args = parser().parse_args(["-n", "1", flag, "~x/y"])
     assert getattr(args, flag.removeprefix("--")) == "~x/y"
 
 
-@pytest.mark.parametrize("value", ["head", "head:1", "::1", "fe80::1", "[fe80::1]:29400"])
+@each_row("value", ["head", "head:1", "::1", "fe80::1", "[fe80::1]:29400"])
 def test_what_the_history_has_kept_can_be_written_as_options_again(value: str) -> None:
     options = LaunchOptions(("torchrun", "t.py"), nodes=2, rendezvous=value)
     assert table()["rendezvous"].accepts(value)
@@ -103,7 +102,7 @@ def test_what_the_history_has_kept_can_be_written_as_options_again(value: str) -
     assert launch_request(args, options.command).options == options
 
 
-@pytest.mark.parametrize("place", ["\x1b", "head\x1b[2J:7", "he\u202ead", "head\0:7"])
+@each_row("place", ["\x1b", "head\x1b[2J:7", "he\u202ead", "head\0:7"])
 def test_no_meeting_place_has_characters_that_affect_a_terminal(place: str) -> None:
     """It may be that of another box."""
     assert not table()["rendezvous"].accepts(place)

@@ -18,6 +18,7 @@ from gputui.inventory.typed_json import DocumentError
 from gputui.launching.launch_options import AUTO, LaunchOptions
 from gputui.launching.launchers import LAUNCHERS
 from gputui.requesting.launch_request import LaunchRequest, ModelRequest, received, sent
+from table_tests import each_row
 from unit.calling import Call
 
 WORD = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=8)
@@ -120,9 +121,7 @@ def _is_the_same(request: LaunchRequest, again: LaunchRequest) -> None:
     assert (again.after, again.after_ok) == (request.after, request.after_ok)
 
 
-@pytest.mark.parametrize(
-    "more", [("--", "true"), ("-n", "1"), ("--saved", "1"), ("--env", "A=b"), ("--mine",)]
-)
+@each_row("more", [("--", "true"), ("-n", "1"), ("--saved", "1"), ("--env", "A=b"), ("--mine",)])
 def test_a_request_says_all_that_is_asked_for(call: Call, more: tuple[str, ...]) -> None:
     text = sent(LaunchRequest(LaunchOptions(("true",)), DeviceRequest(count=1, demo="idle")))
     assert "CUDA_VISIBLE_DEVICES=" in call("run", "--dry-run", "--request", text).line
@@ -134,7 +133,7 @@ def test_a_request_that_cannot_be_read_is_a_wrong_call(call: Call) -> None:
         call("run", "--dry-run", "--request", text).refused(2)
 
 
-@pytest.mark.parametrize("place", [(), ("options",), ("devices",)])
+@each_row("place", [(), ("options",), ("devices",)])
 def test_what_a_newer_gputui_asks_for_besides_is_not_left_out(place: tuple[str, ...]) -> None:
     document = json.loads(sent(LaunchRequest(LaunchOptions(("true",)), DeviceRequest(count=1))))
     inside = document

@@ -16,6 +16,7 @@ from gputui.launching.launchers import LAUNCHERS
 from gputui.launching.python_command import is_python
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
+from table_tests import each_row
 from unit.builders import gpu, instance
 from unit.host_environments import Told
 
@@ -48,7 +49,7 @@ def _warnings(command: str, count: int = TWO, environ: Mapping[str, str] | None 
 # The choice of the launcher.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "name"),
     [
         ("python train.py", "python"),
@@ -95,19 +96,17 @@ def test_the_choices_of_the_option_are_the_launchers_in_their_order() -> None:
     assert tuple(LAUNCHERS) == LAUNCHER_NAMES
 
 
-@pytest.mark.parametrize("name", LAUNCHERS)
+@each_row("name", LAUNCHERS)
 def test_every_launcher_goes_by_its_own_name(name: str) -> None:
     assert LAUNCHERS[name].name == name
 
 
-@pytest.mark.parametrize(
-    "name", ["python", "python3", "python3.11", "/usr/bin/python3", "pypy", "pypy3", "python3.13t"]
-)
+@each_row("name", ["python", "python3", "python3.11", "/usr/bin/python3", "pypy", "pypy3", "python3.13t"])
 def test_an_interpreter_is_known(name: str) -> None:
     assert is_python((name, "x.py"))
 
 
-@pytest.mark.parametrize("name", ["pythonic", "python-config", "ipython", "python3-dbg", "", "python/x"])
+@each_row("name", ["pythonic", "python-config", "ipython", "python3-dbg", "", "python/x"])
 def test_another_program_is_no_interpreter(name: str) -> None:
     assert not is_python((name, "x.py"))
 
@@ -115,7 +114,7 @@ def test_another_program_is_no_interpreter(name: str) -> None:
 # python: the command stays as it is.
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         "python train.py --lr 3e-4",
@@ -127,7 +126,7 @@ def test_another_program_is_no_interpreter(name: str) -> None:
         "python -c 'print(1)'",
     ],
 )
-@pytest.mark.parametrize("count", [0, 1, 8])
+@each_row("count", [0, 1, 8])
 def test_a_plain_command_stays_as_it_is(command: str, count: int) -> None:
     assert _line("python", command, count) == command
 
@@ -143,7 +142,7 @@ def test_no_command_stays_none() -> None:
 # torchrun: missing options are added, in front of the user's own.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "line"),
     [
         ("torchrun train.py --lr 3e-4", "torchrun --standalone --nproc-per-node=2 train.py --lr 3e-4"),
@@ -182,7 +181,7 @@ def test_torchrun_is_completed(command: str, line: str) -> None:
     assert _line("torchrun", command) == line
 
 
-@pytest.mark.parametrize(
+@each_row(
     "given",
     [
         "--nproc-per-node=2",
@@ -197,7 +196,7 @@ def test_a_count_that_was_given_is_not_doubled(given: str) -> None:
     assert _line("torchrun", f"torchrun {given} train.py") == f"torchrun --standalone {given} train.py"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "given",
     [
         "--standalone",
@@ -237,7 +236,7 @@ def test_the_count_is_always_a_number() -> None:
 # A command without torchrun becomes one with it.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "line"),
     [
         ("python train.py --lr 1", "torchrun --standalone --nproc-per-node=2 train.py --lr 1"),
@@ -280,7 +279,7 @@ def test_torchrun_behind_an_interpreters_options_is_not_started_twice() -> None:
 # Contradictions are reported and not corrected.
 
 
-@pytest.mark.parametrize("given", ["--nproc-per-node=4", "--nproc_per_node 4", "--nproc-per-node 4"])
+@each_row("given", ["--nproc-per-node=4", "--nproc_per_node 4", "--nproc-per-node 4"])
 def test_a_count_that_contradicts_the_selection_is_a_warning(given: str) -> None:
     warning = _warnings(f"torchrun {given} train.py")
     assert "--nproc-per-node=4" in warning and "2 GPUs" in warning
@@ -300,7 +299,7 @@ def test_a_word_for_a_count_is_the_users_own(word: str) -> None:
     assert _warnings(f"torchrun --nproc-per-node={word} train.py") == ""
 
 
-@pytest.mark.parametrize("odd", ["²", "2x", "", "-1", "9" * 5_000])
+@each_row("odd", ["²", "2x", "", "-1", "9" * 5_000])
 def test_an_odd_count_is_left_to_torchrun(odd: str) -> None:
     completed = _complete("torchrun", f"torchrun --nproc-per-node='{odd}' train.py")
     assert completed.argv[-2:] == (f"--nproc-per-node={odd}", "train.py")
@@ -388,7 +387,7 @@ def test_several_instances_for_one_process_are_a_warning() -> None:
     assert any("single process" in warning for warning in one.warnings)
 
 
-@pytest.mark.parametrize("torch", [None, (2, 10), (2, 13)])
+@each_row("torch", [None, (2, 10), (2, 13)])
 def test_several_instances_are_shown_to_a_process_each(torch: tuple[int, ...] | None) -> None:
     launch = _on_parts("torchrun x.py", torch=torch)
     assert shlex.join(launch.argv) == "torchrun --standalone --nproc-per-node=2 --virtual-local-rank x.py"
@@ -430,8 +429,8 @@ def test_what_collectives_need_among_instances_of_one_gpu_is_said() -> None:
 LEFT = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "h", "NODE_RANK": "2"}
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-@pytest.mark.parametrize("count", [1, 2])
+@each_row("launcher", LAUNCHERS)
+@each_row("count", [1, 2])
 def test_old_variables_of_ranks_do_not_reach_the_program(launcher: str, count: int) -> None:
     environ = {**LEFT, "HOME": "/h", "KEPT": "1"}
     launch = _complete(launcher, "python x.py", count, environ)
@@ -476,7 +475,7 @@ def _said_of_trainer(remarks: Sequence[str]) -> list[str]:
     return [remark for remark in remarks if "Trainer of transformers" in remark]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "text", "count", "said"),
     [
         ("python x.py", TRAINER, 2, True),
@@ -505,7 +504,7 @@ def test_that_the_trainer_in_one_process_may_be_slow_is_said_once_and_of_it_only
     assert len(_said_of_trainer(remarks)) == said
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("link", "figure"),
     [("NV18", "8.5 % slower"), ("NV4", "8.5 % slower"), ("PHB", "15.9 % faster"), (None, "")],
 )
@@ -518,9 +517,7 @@ def test_it_is_said_what_holds_for_the_links_of_the_devices(link: str | None, fi
     assert link is None or link in said
 
 
-@pytest.mark.parametrize(
-    ("name", "splits"), [("idle", True), ("amd", True), ("intel", False), ("gaudi", False)]
-)
+@each_row(("name", "splits"), [("idle", True), ("amd", True), ("intel", False), ("gaudi", False)])
 def test_what_one_process_makes_of_several_devices_is_said_as_it_is_with_their_vendor(
     name: str, splits: bool
 ) -> None:

@@ -41,6 +41,7 @@ from gputui.tui.views.selection import selection_lines
 from gputui.tui.views.table import state_of, table
 from gputui.tui.views.text import Line
 from gputui.tui.views.topology_tree import tree_lines
+from table_tests import each_row
 from unit.builders import GIB, NOW, box, busy, gpu, job
 
 BOX = at(BOXES["shared"], 0.0, 1_700_000_000.0)
@@ -81,14 +82,14 @@ def lines_of(column: Column) -> int:
     return sum(lines for _, lines in column.heights)
 
 
-@pytest.mark.parametrize(("height", "below"), [(15, 5), (10, 2), (8, 2)])
+@each_row(("height", "below"), [(15, 5), (10, 2), (8, 2)])
 def test_a_short_terminal_has_three_lines_of_the_table_beside_selection_and_launch(
     height: int, below: int
 ) -> None:
     assert lay_out(60, height, 8, below, [PROCESSES]).table >= 3
 
 
-@pytest.mark.parametrize(("height", "devices", "rows"), [(24, 16, 12), (15, 8, 5), (15, 3, 3), (10, 8, 3)])
+@each_row(("height", "devices", "rows"), [(24, 16, 12), (15, 8, 5), (15, 3, 3), (10, 8, 3)])
 def test_the_launch_line_and_its_warnings_leave_rows_of_the_table(
     height: int, devices: int, rows: int
 ) -> None:
@@ -98,8 +99,8 @@ def test_the_launch_line_and_its_warnings_leave_rows_of_the_table(
     assert room.lines >= 1
 
 
-@pytest.mark.parametrize("height", [8, 10, 13, 15, 24, 40])
-@pytest.mark.parametrize("width", [20, 40, 60, 80, 130])
+@each_row("height", [8, 10, 13, 15, 24, 40])
+@each_row("width", [20, 40, 60, 80, 130])
 def test_a_long_launch_line_is_cut_within_its_room_and_says_how_to_have_all_of_it(
     width: int, height: int
 ) -> None:
@@ -131,9 +132,7 @@ def test_warnings_that_have_no_room_are_counted() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("width", "room"), [(80, launch_room(24, 8, 1)), (80, LaunchRoom(6)), (60, LaunchRoom(6))]
-)
+@each_row(("width", "room"), [(80, launch_room(24, 8, 1)), (80, LaunchRoom(6)), (60, LaunchRoom(6))])
 def test_warnings_are_whole_in_lines_that_the_launch_line_leaves(width: int, room: LaunchRoom) -> None:
     quiet = replace(BOX, waiters=())
     app_state = AppState({}, LaunchOptions(("python", "train.py"))).with_snapshot(quiet)
@@ -175,7 +174,7 @@ def test_on_a_very_wide_terminal_the_device_at_the_cursor_is_in_the_column_with_
         assert "device" in dict(getattr(layout, place).heights)
 
 
-@pytest.mark.parametrize(("width", "height"), [(80, 40), (130, 40), (200, 60)])
+@each_row(("width", "height"), [(80, 40), (130, 40), (200, 60)])
 def test_a_panel_that_comes_takes_lines_of_the_last_one_of_its_column(width: int, height: int) -> None:
     few, device = Part("processes", Size(4, 8), "side", True), Part("device", Size(7, 17), "side", True, True)
     before = lay_out(width, height, 8, 5, [few, TIMELINES, device])
@@ -208,8 +207,8 @@ def test_a_panel_that_has_nothing_more_to_say_keeps_its_place() -> None:
     assert "nobody in line" in _text(PANELS_BY_NAME["queue"].lines(alone, 48, 5))
 
 
-@pytest.mark.parametrize("name", ["gb10", "idle", "lost", "mixed", "shared"])
-@pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 40), (100, 30), (110, 60)])
+@each_row("name", ["gb10", "idle", "lost", "mixed", "shared"])
+@each_row(("width", "height"), [(80, 24), (80, 40), (100, 30), (110, 60)])
 def test_one_column_has_timelines_where_the_other_panels_leave_lines(
     name: str, width: int, height: int
 ) -> None:
@@ -308,7 +307,7 @@ def test_a_link_between_selected_devices_is_told_in_plain_words() -> None:
     assert "weakest link SYS (on different CPU sockets)" in _text(selection_lines(app_state, 100))
 
 
-@pytest.mark.parametrize("name", list(BOXES))
+@each_row("name", list(BOXES))
 def test_at_200_by_60_every_process_has_a_line_and_no_command_is_cut(name: str) -> None:
     app_state = AppState({}).with_snapshot(at(BOXES[name], 60.0, 1_700_000_000.0))
     devices = len(app_state.rows)
@@ -345,7 +344,7 @@ def test_instances_have_a_bar_and_watts_beside_their_profile(width: int) -> None
     assert " 52" in gpu and "A100" in gpu
 
 
-@pytest.mark.parametrize("width", range(50, 201, 10))
+@each_row("width", range(50, 201, 10))
 def test_the_header_names_a_demo_before_the_load_and_the_versions(width: int) -> None:
     load = HostLoad(cpu=19.0, memory_used=10, memory_total=100, load=12.5, cpus=64)
     app_state = AppState({}, label="demo shared").with_snapshot(
@@ -383,7 +382,7 @@ def test_nothing_breaks_however_small_it_is() -> None:
     assert "●" in _text(tiny)
 
 
-@pytest.mark.parametrize("width", [60, 80, 99, 124])
+@each_row("width", [60, 80, 99, 124])
 def test_the_state_has_room_for_what_it_says_before_bars_limits_and_names(width: int) -> None:
     app_state = AppState({}).with_snapshot(BOX)
     lines = ["".join(text for text, _ in line) for line in table(app_state, width, 9).lines]
@@ -430,8 +429,8 @@ def test_remarks_are_wrapped_only_where_there_is_room() -> None:
     assert ":launch page" in _text(low)
 
 
-@pytest.mark.parametrize("name", list(BOXES))
-@pytest.mark.parametrize(("width", "height", "most"), [(130, 40, 23), (200, 60, 23)])
+@each_row("name", list(BOXES))
+@each_row(("width", "height", "most"), [(130, 40, 23), (200, 60, 23)])
 def test_few_lines_of_a_column_are_blank(name: str, width: int, height: int, most: int) -> None:
     state = _with_past(name)
     layout = lay_out(width, height, len(state.rows), 6, parts(state, width))
@@ -445,7 +444,7 @@ def test_few_lines_of_a_column_are_blank(name: str, width: int, height: int, mos
         assert shown.count("") <= most, (column, shown.count(""))
 
 
-@pytest.mark.parametrize("height", range(48, 76))
+@each_row("height", range(48, 76))
 def test_lines_that_make_no_chart_higher_go_to_the_panels_above(height: int) -> None:
     """Up to seven lines below the charts of eight devices were blank."""
     state = _with_past("shared")
@@ -456,8 +455,8 @@ def test_lines_that_make_no_chart_higher_go_to_the_panels_above(height: int) -> 
     assert len(drawn) == lines and "now" in _text(drawn[-1:])
 
 
-@pytest.mark.parametrize("name", list(BOXES))
-@pytest.mark.parametrize(("width", "height"), [(130, 40), (200, 60)])
+@each_row("name", list(BOXES))
+@each_row(("width", "height"), [(130, 40), (200, 60)])
 def test_no_panel_touches_the_last_column(name: str, width: int, height: int) -> None:
     state = _with_past(name)
     layout = lay_out(width, height, len(state.rows), 6, parts(state, width))

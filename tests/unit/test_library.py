@@ -32,6 +32,7 @@ from gputui import (
 )
 from gputui.jobs.rerun import rerun_of
 from gputui.sources.simulated.boxes import BOXES
+from table_tests import each_row
 from unit.claims_support import Box
 
 ROOT = Path(__file__).parents[2]
@@ -79,7 +80,7 @@ def test_the_import_has_no_effect_and_brings_nothing_along() -> None:
     assert not modules & {"argparse", "subprocess", "json", "asyncio", "threading"}
 
 
-@pytest.mark.parametrize("name", gputui.__all__)
+@each_row("name", gputui.__all__)
 def test_every_public_name_is_there_and_documented(name: str) -> None:
     found = getattr(gputui, name)
     assert found.__doc__ and name in dir(gputui)
@@ -127,7 +128,7 @@ def test_type_checkers_see_the_types(tmp_path: Path) -> None:
 # Reading.
 
 
-@pytest.mark.parametrize("name", BOXES)
+@each_row("name", BOXES)
 def test_every_box_is_read_with_a_state_and_a_reason_for_each_device(name: str) -> None:
     box = read(demo=name)
     assert box.devices and box.host
@@ -192,7 +193,7 @@ def test_a_shortage_is_a_typed_error() -> None:
         pick(1, min_free="900G", demo="idle")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments",
     [
         {"n": 0},

@@ -19,6 +19,7 @@ import pytest
 
 import gputui
 from gputui.inventory import light_dataclasses
+from table_tests import each_row
 
 CLASSES = """
     from __future__ import annotations
@@ -189,7 +190,7 @@ def test_copy_replace_makes_a_changed_copy() -> None:
     assert copy.replace(LIGHT.Named(a=1), a=2) == LIGHT.Named(a=2)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("use", USES)
+@each_row("use", USES)
 def test_a_use_has_the_outcome_that_it_has_with_the_standard_library(use: str) -> None:
     assert _outcome(LIGHT, use) == _outcome(STANDARD, use)
 

@@ -13,6 +13,7 @@ from gputui.choosing.links import permuted_behind_switches, weakest, weakest_rin
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality, Topology
 from gputui.sources.simulated.spec import sockets, uniform
+from table_tests import each_row
 from unit.builders import box, gpu
 from unit.simulated_gpus import bridged
 from unit.wired import Rank, best_ring, boxes, matrix, recorded, wired
@@ -96,12 +97,12 @@ def test_another_order_behind_nvswitches_is_warned_about() -> None:
     assert _permuted(_hopper(), "3 0")
 
 
-@pytest.mark.parametrize("order", ["0 1 2 3", "0 2", "3", "0 3"])
+@each_row("order", ["0 1 2 3", "0 2", "3", "0 3"])
 def test_ascending_is_not_warned_about(order: str) -> None:
     assert not _permuted(_hopper(), order)
 
 
-@pytest.mark.parametrize("capability", ["8.0", "7.0", "8.9", None])
+@each_row("capability", ["8.0", "7.0", "8.9", None])
 def test_before_hopper_switches_do_not_reduce(capability: str | None) -> None:
     assert not _permuted(_hopper(compute_capability=capability))
 
@@ -119,7 +120,7 @@ def test_few_links_are_a_bridge_unless_they_are_known_to_go_to_switches() -> Non
     assert _permuted(_hopper("NV6", switched=True))
 
 
-@pytest.mark.parametrize("word", ["PIX", "SYS", None])
+@each_row("word", ["PIX", "SYS", None])
 def test_without_nvlinks_there_are_no_switches(word: str | None) -> None:
     assert not _permuted(_hopper(word))
     assert not _permuted(_hopper(word, switched=True))

@@ -7,11 +7,12 @@ import time
 import pytest
 
 from gputui.jobs.experiments.log_figures import Figures, read_figures, read_metric
+from table_tests import each_row
 
 BAR = " 50%|█████     | {}/{} [{}<00:10, {}, loss=2.1]"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("log", "runtime", "steps"),
     [
         # transformers 4.6 and before: steps per second under another name.
@@ -71,7 +72,7 @@ def test_a_users_pattern_finds_the_last_number() -> None:
     assert found == Figures(metric=1400.0)
 
 
-@pytest.mark.parametrize("pattern", ["(", "loss", "(a)(b)", "a" * 10 + "{99999999999}"])
+@each_row("pattern", ["(", "loss", "(a)(b)", "a" * 10 + "{99999999999}"])
 def test_a_pattern_that_cannot_be_meant_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"group|regular expression"):
         read_metric(pattern)

@@ -23,6 +23,7 @@ from gputui.inventory.device import Device
 from gputui.inventory.process import Ancestor
 from gputui.sources import ray as ray_source
 from gputui.sources.ray import RayNode, address_of, netloc, nodes_of
+from table_tests import each_row
 from unit.builders import box, busy, gpu, job, recording
 from unit.calling import Call, Ended
 from unit.test_json_schema import CHECK
@@ -172,7 +173,7 @@ def test_the_address_is_rays_own(call: Call, dashboard: Dashboard, monkeypatch: 
     assert elsewhere["ray"]["here"] is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words",
     [
         ("--ray", "https://h:1"),
@@ -225,7 +226,7 @@ def _answered(call: Call, data: bytes, dashboard_ends: bool = True) -> Ended:
 _OK = b"HTTP/1.0 200 OK\r\n\r\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [
         b"",

@@ -10,6 +10,7 @@ import pytest
 
 from gputui.cli.common import INTERNAL
 from release_scripts import release_script
+from table_tests import each_row
 from unit.test_docs import PARSERS
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +22,7 @@ def test_the_page_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
     assert PAGE.read_text() == release_script("make_man").page(), "run: python release/make_man.py"
 
 
-@pytest.mark.parametrize("name", PARSERS)
+@each_row("name", PARSERS)
 def test_every_option_that_is_not_internal_is_on_the_page(name: str) -> None:
     text = PAGE.read_text().replace("\\-", "-")
     for action in PARSERS[name]._actions:

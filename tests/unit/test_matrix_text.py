@@ -31,6 +31,7 @@ from gputui.inventory.topology import Locality, Nic, Topology, from_ranges, rang
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.simulated.printed import box_of
+from table_tests import each_row
 from unit.builders import NOW, box, gpu, instance
 
 FILES = sorted((Path(__file__).parents[1] / "data" / "topologies").glob("*.txt"))
@@ -161,7 +162,7 @@ def test_a_nic_cannot_move_the_cursor() -> None:
     assert write(snapshot).replace("\n", "").replace("\t", "").isprintable()
 
 
-@pytest.mark.parametrize("name", ["\x1b[2J", "mlx5_0\n\nGPU9", "\u202emlx5_0", "\x1b]0;owned\x07"], ids=repr)
+@each_row("name", ["\x1b[2J", "mlx5_0\n\nGPU9", "\u202emlx5_0", "\x1b]0;owned\x07"], ids=repr)
 def test_a_nic_with_a_hostile_name_cannot_either(name: str) -> None:
     topology = Topology((Locality(),), (Nic(name),), (("PIX",), ("X",)))
     text = write(replace(box(gpu(0), links=(("X",),)), topology=topology))
@@ -208,19 +209,19 @@ PASTED = {
 }
 
 
-@pytest.mark.parametrize("text", PASTED.values(), ids=PASTED.keys())
+@each_row("text", PASTED.values(), ids=PASTED.keys())
 def test_the_same_matrix_is_read_however_it_was_pasted(text: str) -> None:
     assert read(text) == TRUTH
     assert looks_like_one(text)
 
 
-@pytest.mark.parametrize("lines", [list(range(1, 5)), [4, 3, 2, 1], [3, 1, 4, 2]])
+@each_row("lines", [list(range(1, 5)), [4, 3, 2, 1], [3, 1, 4, 2]])
 def test_rows_may_come_in_any_order(lines: list[int]) -> None:
     head, *body = PLAIN.splitlines()
     assert read(rows(head, *(body[n - 1] for n in lines), *body[4:])) == TRUTH
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         "GPU0 is the one with the display",
@@ -248,7 +249,7 @@ def test_nics_are_called_by_their_legend_and_else_as_in_the_heading() -> None:
     assert read(f"{PLAIN}  NIC7: not_there\n").nics == TRUTH.nics
 
 
-@pytest.mark.parametrize("name", ["rocep1s0f0", "bnxt_re_bond0", "hfi1_0", "ibp24s0", "efa_0", "mana_0"])
+@each_row("name", ["rocep1s0f0", "bnxt_re_bond0", "hfi1_0", "ibp24s0", "efa_0", "mana_0"])
 def test_a_legend_names_nics_of_every_maker(name: str) -> None:
     assert read(PLAIN.replace("mlx5_bond_0", name)).nics == ("mlx5_0", name)
 
@@ -291,7 +292,7 @@ def test_seventy_two_gpus_are_read() -> None:
     assert all(place.cpus == tuple(range(72)) for place in printed.localities)
 
 
-@pytest.mark.parametrize("word", ["N/A", "n/a", "ERR", "ERR!", "-", "?"])
+@each_row("word", ["N/A", "n/a", "ERR", "ERR!", "-", "?"])
 def test_a_cell_that_says_nothing_is_not_known(word: str) -> None:
     assert read(pair(word)).links == (("X", None), (None, "X"))
 
@@ -322,7 +323,7 @@ def test_rows_of_devices_that_have_no_column_are_passed_over() -> None:
 # Affinities.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tail", "place"),
     [
         ("\t0-7\t0\t\tN/A", Locality(tuple(range(8)), (0,))),
@@ -430,7 +431,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("text", "words"), REFUSED.values(), ids=REFUSED.keys())
+@each_row(("text", "words"), REFUSED.values(), ids=REFUSED.keys())
 def test_what_is_no_matrix_is_refused_in_one_line_that_says_why(text: str, words: str) -> None:
     assert words in refused(text)
 
@@ -450,7 +451,7 @@ HUGE = {
 }
 
 
-@pytest.mark.parametrize("text", HUGE.values(), ids=HUGE.keys())
+@each_row("text", HUGE.values(), ids=HUGE.keys())
 def test_a_megabyte_of_anything_is_answered(text: str) -> None:
     assert len(text) <= MOST_BYTES
     looks_like_one(text)
@@ -465,7 +466,7 @@ def test_a_gpu_with_a_number_of_very_many_digits_is_refused() -> None:
     refused(rows(f"\tGPU0\t{many}", "GPU0\tX\tSYS"))
 
 
-@pytest.mark.parametrize("other", ["GPU01", "gpu1", "GPU١"])
+@each_row("other", ["GPU01", "gpu1", "GPU١"])
 def test_one_gpu_by_two_names_is_refused(other: str) -> None:
     refused(rows(f"\tGPU1\t{other}", "GPU1\tX\tSYS"))
 
@@ -615,7 +616,7 @@ def test_text_out_of_nowhere_is_no_matrix(text: str) -> None:
     assert _read_or_refused(text) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "explained"),
     [
         ("dgx-1", {"NVn"}),

@@ -35,6 +35,7 @@ from gputui.jobs.store import all_jobs
 from gputui.launching.launch import Launch
 from gputui.sources.simulated.boxes import BOXES
 from published_schemas import closed, published
+from table_tests import each_row
 from unit.calling import Call
 from unit.claims_support import Box
 from unit.jobs_support import until
@@ -181,7 +182,7 @@ async def test_only_jobs_of_agents_are_reached_where_the_user_says_so(box: Box) 
     assert {each.id: each.state for each in all_jobs(box.environ)}[own] == "running"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words",
     [
         ("--max-gpus", "2"),
@@ -311,7 +312,7 @@ def test_text_reaches_an_agent_without_secrets_control_characters_and_in_bounds(
     assert len(clean([0] * 5000)) == 1000
 
 
-@pytest.mark.parametrize("name", BOXES)
+@each_row("name", BOXES)
 def test_what_is_made_harmless_is_still_as_the_schema_says(name: str) -> None:
     tools = Tools(False, Limits(), demo=name)
     for tool, schema in (("list_gpus", "ls"), ("queue", "queue")):
@@ -319,7 +320,7 @@ def test_what_is_made_harmless_is_still_as_the_schema_says(name: str) -> None:
         jsonschema.Draft202012Validator(closed(published(schema))).validate(document)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "name"),
     [
         ("my-agent", "my-agent"),

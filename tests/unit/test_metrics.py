@@ -38,6 +38,7 @@ from gputui.sources.source import NoSourceError
 from gputui.system.processes import ProcessTable
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
+from table_tests import each_row
 from unit.builders import NOW, box, busy, gpu, instance
 from unit.calling import Call
 from unit.claims_support import Box
@@ -70,7 +71,7 @@ def of(snapshot: Snapshot, **more: object) -> Samples:
     return samples(metrics_text(snapshot, verdicts(snapshot), **more))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", BOXES)
+@each_row("name", BOXES)
 def test_prometheus_reads_the_metrics_of_every_box(name: str) -> None:
     snapshot = detailed(at(BOXES[name], 20.0, NOW), BOXES[name], 20.0)
     found = of(snapshot)
@@ -267,9 +268,7 @@ def test_the_text_is_printed_or_written_whole(tmp_path: Path, call: Call) -> Non
     call("metrics", "--demo=idle", "-o", str(tmp_path / "none" / "x.prom")).refused(2)
 
 
-@pytest.mark.parametrize(
-    "address", ["", ":9400", "host", "1.2.3.4", "127.0.0.1:", "::1:9400", "1:65536", "-1"]
-)
+@each_row("address", ["", ":9400", "host", "1.2.3.4", "127.0.0.1:", "::1:9400", "1:65536", "-1"])
 def test_an_address_that_is_none_is_a_wrong_call(address: str, call: Call) -> None:
     call("metrics", "--demo=idle", f"--serve={address}").refused(2)
 
@@ -409,8 +408,8 @@ def _close(connections: list[socket.socket]) -> None:
         each.close()
 
 
-@pytest.mark.parametrize("sources", [1, 40])
-@pytest.mark.parametrize("said", [b"", b"GET /metrics HTTP/1.0\r\nX-Slow: "])
+@each_row("sources", [1, 40])
+@each_row("said", [b"", b"GET /metrics HTTP/1.0\r\nX-Slow: "])
 def test_any_number_of_slow_connections_keeps_no_scrape_from_its_answer(sources: int, said: bytes) -> None:
     """They may come from any address: on the loopback every user has millions."""
     with served(lambda: "# EOF\n") as url:
@@ -472,9 +471,7 @@ def test_a_connection_ends_after_a_time_also_one_that_goes_on_sending(
             slow.close()
 
 
-@pytest.mark.parametrize(
-    "line", [b"X: y\r\n", b"X-Long: " + b"y" * 60_000 + b"\r\n", b"GET /" + b"y" * 60_000]
-)
+@each_row("line", [b"X: y\r\n", b"X-Long: " + b"y" * 60_000 + b"\r\n", b"GET /" + b"y" * 60_000])
 def test_a_request_is_read_within_bounds(line: bytes) -> None:
     """A hundred lines of 64 KB each are 6 MB on one connection, and take more memory while they are read."""
     sent = 0
@@ -489,7 +486,7 @@ def test_a_request_is_read_within_bounds(line: bytes) -> None:
         assert fetched(url)[0] == 200
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("host", "status"),
     [
         ("127.0.0.1", 200),

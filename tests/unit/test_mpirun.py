@@ -17,6 +17,7 @@ from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers import mpirun
 from messages import of_replaced_words
+from table_tests import each_row
 from unit.builders import gpu, instance
 from unit.host_environments import Told
 
@@ -46,7 +47,7 @@ def line(launch: Launch) -> str:
     return shlex.join(launch.argv)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "count", "expected"),
     [
         ("mpirun python x.py -np 9", 2, "mpirun -np 2 python x.py -np 9"),
@@ -89,7 +90,7 @@ def test_more_processes_than_devices_can_be_asked_for() -> None:
     assert "-np=4" in warning and "2 GPUs" in warning
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "said"),
     [
         ("mpirun -np 4 ./t", "the command asks for -np=4 on 2 GPUs"),
@@ -108,7 +109,7 @@ def test_a_contradiction_is_a_warning_and_stays(command: str, said: str) -> None
     assert shlex.join(launch.argv).endswith(command.partition(" ")[2])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "words"),
     [
         ("mpirun -np 2 -x CUDA_VISIBLE_DEVICES=3 ./t", "-x CUDA_VISIBLE_DEVICES={}"),
@@ -164,7 +165,7 @@ def test_its_options_but_for_the_count_are_named_when_they_are_left_out() -> Non
     assert remark.endswith(": --mca btl self -v")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "expected"),
     [
         ("mpirun -v python x.py", "mpirun -np 2 -v /v/python x.py"),

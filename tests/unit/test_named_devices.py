@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gputui.choosing.named_devices import NamingError, devices_named, short_names
+from table_tests import each_row
 from unit.builders import box, gpu, instance
 
 DIVIDED = gpu(2, mig=True)
@@ -26,7 +27,7 @@ def _wrong(text: str) -> str:
     return str(wrong.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "labels"),
     [
         ("0", ["0"]),
@@ -50,26 +51,24 @@ def test_none_is_no_device(text: str) -> None:
     assert devices_named(text, BOX) == ()
 
 
-@pytest.mark.parametrize("text", ["", " ", ",", "0,", ",0", "0,,1"])
+@each_row("text", ["", " ", ",", "0,", ",0", "0,,1"])
 def test_an_empty_entry_is_a_wrong_call(text: str) -> None:
     assert "empty entry" in _wrong(text)
     assert "none" in _wrong(text)
 
 
-@pytest.mark.parametrize("text", ["4", "0,99", "GPU-ffff", "MIG-ffff"])
+@each_row("text", ["4", "0,99", "GPU-ffff", "MIG-ffff"])
 def test_a_device_that_is_not_there_is_a_wrong_call_that_names_those_that_are(text: str) -> None:
     assert repr(text.split(",")[-1]) in _wrong(text)
     assert "0, 1, 2, 2:0, 2:1, 3" in _wrong(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["0,0", "0,1,0", f"0,{UUIDS[0]}", "GPU-00000003,3", f"{UUIDS[3]},{UUIDS[3]}"]
-)
+@each_row("text", ["0,0", "0,1,0", f"0,{UUIDS[0]}", "GPU-00000003,3", f"{UUIDS[3]},{UUIDS[3]}"])
 def test_a_device_named_twice_is_a_wrong_call(text: str) -> None:
     assert "a second time" in _wrong(text)
 
 
-@pytest.mark.parametrize(("text", "many"), [("GPU-", 4), ("GPU-0000000", 4), ("MIG-", 2)])
+@each_row(("text", "many"), [("GPU-", 4), ("GPU-0000000", 4), ("MIG-", 2)])
 def test_the_beginning_of_several_uuids_is_a_wrong_call_that_names_them(text: str, many: int) -> None:
     assert f"the beginning of {many} UUIDs" in _wrong(text)
     assert sum(uuid in _wrong(text) for uuid in UUIDS) == many
@@ -84,7 +83,7 @@ def test_a_whole_uuid_is_that_device_though_another_begins_with_it() -> None:
     assert devices_named("GPU-1", box(short, long)) == (short,)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["-1", "3-1", "0 1", "all", "None", "cuda:0", "0:1:2", "+1", "1.0", "gpu-00000003", "٣", "²", "0x1"],
 )

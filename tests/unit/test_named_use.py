@@ -17,6 +17,7 @@ from gputui.inventory.device import Device, Fault
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.system.users import own_name
+from table_tests import each_row
 from unit.builders import GIB, MIB, busy, gpu, job
 from unit.claims_support import EIGHT, Box, until
 
@@ -32,7 +33,7 @@ def _desktop(*users: str, memory: int = 2 * GIB) -> Device:
     return gpu(memory_used=memory, memory_free=80 * GIB - memory, processes=drawing)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("device", "answer"),
     [
         (gpu(), "take"),

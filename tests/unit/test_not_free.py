@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from gputui.choosing.selection import NotFree, Selection, not_free
 from gputui.choosing.verdict import ClaimedBy, Verdict, verdicts
 from gputui.choosing.verdict_text import not_free_lines
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.process import ANOTHER_NAMESPACE
+from table_tests import each_row
 from unit.builders import GIB, NOW, box, busy, gpu, job
 
 
@@ -25,7 +24,7 @@ def test_nothing_happened() -> None:
     assert _found(gpu(0), gpu(0)) == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("after", "state"),
     [
         (busy(gpu(0)), "busy"),
@@ -87,7 +86,7 @@ def test_cpu_only_has_no_devices() -> None:
 # the lines of the question
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("before", "after", "line"),
     [
         (

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gputui.inventory.link import PCIE_CLASSES, SELF, is_link, strength
 from gputui.vendors.nvidia.links import PCIE_BY_LEVEL, NvLinks, matrix, nvlinks_between
+from table_tests import each_row
 
 A, B, C = (f"00000000:{bus}:00.0" for bus in ("1B", "43", "52"))
 
@@ -31,7 +32,7 @@ def _between(one: NvLinks, other: NvLinks, peers: bool | None = None) -> int:
     return forward
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("level", "word"),
     [(0, "PIX"), (10, "PIX"), (20, "PXB"), (30, "PHB"), (40, "NODE"), (50, "SYS"), (None, None), (99, None)],
 )
@@ -43,7 +44,7 @@ def test_the_words_of_pcie_are_those_of_nvidia_smi() -> None:
     assert set(PCIE_BY_LEVEL.values()) == set(PCIE_CLASSES)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other", "count"),
     [
         (NvLinks(A, 18), NvLinks(B, 18), 18),
@@ -58,7 +59,7 @@ def test_links_to_switches_join_with_the_smaller_number(one: NvLinks, other: NvL
     assert _between(one, other, peers=True) == count
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other"),
     [
         (NvLinks(A, 18), NvLinks(B, 18)),
@@ -185,9 +186,7 @@ def test_behind_one_fabric_each_gpu_is_asked_about_once_and_not_each_pair() -> N
     assert len(asked) == 71 == len(set(asked))
 
 
-@pytest.mark.parametrize(
-    "islands", [((0, 1), (2, 3)), ((0, 3), (1, 2)), ((0, 2, 5), (1,), (3, 4)), ((0,), (1,))]
-)
+@each_row("islands", [((0, 1), (2, 3)), ((0, 3), (1, 2)), ((0, 2, 5), (1,), (3, 4)), ((0,), (1,))])
 def test_switches_that_are_divided_join_only_those_of_one_part(islands: tuple[tuple[int, ...], ...]) -> None:
     home = {gpu: island for island in islands for gpu in island}
     found = matrix(_switched(len(home)), lambda i, j: 40, lambda i, j: home[i] == home[j])
@@ -265,13 +264,11 @@ def test_links_compare_from_unknown_to_self() -> None:
     assert sorted(set(words), key=strength) == words
 
 
-@pytest.mark.parametrize(
-    "word", ["", "NV", "NV0", "NV01", "nv4", "NV1000", "XGMI0", "SOC", "N/A", "X ", "NV4\n"]
-)
+@each_row("word", ["", "NV", "NV0", "NV01", "nv4", "NV1000", "XGMI0", "SOC", "N/A", "X ", "NV4\n"])
 def test_a_word_that_no_link_has_is_none(word: str) -> None:
     assert not is_link(word)
 
 
-@pytest.mark.parametrize("word", ["X", "NV1", "NV18", "XGMI4", "PIX", "PXB", "PHB", "NODE", "SYS"])
+@each_row("word", ["X", "NV1", "NV18", "XGMI4", "PIX", "PXB", "PHB", "NODE", "SYS"])
 def test_a_word_that_a_link_has_is_one(word: str) -> None:
     assert is_link(word)

@@ -24,6 +24,7 @@ from gputui.system.processes import ProcessTable
 from gputui.vendors.nvidia.clock_reasons import clock_reasons
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
+from table_tests import each_row
 from unit.calling import Call
 
 NOW = 1_750_000_000.0
@@ -225,7 +226,7 @@ def test_why_clocks_are_low_is_read_with_the_sensors(desk: Desk) -> None:
     other.close()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("bits", "words"),
     [
         (0x0, ()),

@@ -14,6 +14,7 @@ from gputui.sources.simulated.motion import at
 from gputui.tui.app_state import AppState
 from gputui.tui.option_rows import NEW, Row, changed, rows
 from gputui.tui.views.launch_page import settings
+from table_tests import each_row
 
 
 def app_state(options: LaunchOptions | None = None, box: str | None = "dgx-1", chosen: int = 0) -> AppState:
@@ -44,7 +45,7 @@ def test_without_anything_there_are_rows_and_none_is_given() -> None:
         assert each.kind == "text" or pressed(app_state(LaunchOptions(), box=None), each) is not None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "processes"), [("python train.py", "1"), ("torchrun train.py", "2"), ("bash train.sh", "1")]
 )
 def test_the_page_says_how_many_processes_are_started(command: str, processes: str) -> None:
@@ -58,7 +59,7 @@ def test_every_setting_of_a_plan_but_its_words_has_a_row() -> None:
     assert {*LaunchOptions.__dataclass_fields__} - {"command", "additions"} <= shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "text", "value"),
     [
         ("processes", "4", 4),
@@ -81,7 +82,7 @@ def test_what_is_typed_becomes_part_of_the_plan_and_can_be_cleared(
     assert changed(after, row(after, name), None).options == before.options
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "text"),
     [
         *(("processes", text) for text in ("0", "-1", "x", "1.5", "²", "٣", "1 2", "10001", "1" * 5000)),
@@ -104,9 +105,7 @@ def test_what_cannot_be_is_refused_with_a_sentence(name: str, text: str) -> None
     assert str(refused.value).isprintable()
 
 
-@pytest.mark.parametrize(
-    "text", ["head", "head:29400", "10.0.0.1:1", "[fe80::1%eth0]:29400", "::1", "fe80::1"]
-)
+@each_row("text", ["head", "head:29400", "10.0.0.1:1", "[fe80::1%eth0]:29400", "::1", "fe80::1"])
 def test_a_first_machine_is_a_host_with_a_port_or_without(text: str) -> None:
     before = app_state(LaunchOptions(("torchrun", "t.py"), nodes=2))
     assert changed(before, row(before, "rendezvous"), text).options.rendezvous == text
@@ -211,7 +210,7 @@ def test_a_variable_with_an_empty_value_is_shown_as_one_that_is_set() -> None:
     assert "[" not in "".join(text for text, _ in shown["another …"])
 
 
-@pytest.mark.parametrize("width", [20, 40, 80, 130, 200])
+@each_row("width", [20, 40, 80, 130, 200])
 def test_no_row_is_wider_than_the_screen(width: int) -> None:
     now = app_state(
         LaunchOptions(("python",), directory="/" + "d" * 300, additions=(("A", "ä" * 300),), nodes=2),

@@ -22,6 +22,7 @@ from gputui.choosing.pick import Constraints, PickResult, pick
 from gputui.choosing.verdict import verdicts
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.spec import sockets, uniform
+from table_tests import each_row
 from unit.builders import GIB, box, busy, gpu
 from unit.simulated_gpus import bridged
 from unit.wired import (
@@ -85,7 +86,7 @@ def test_all_of_a_dgx_1_stand_in_a_ring_of_double_links() -> None:
     assert words == {"NV2"} and sorted(order) == list(range(8))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@each_row("seed", range(3))
 def test_a_ring_that_is_there_is_found_among_sixteen(seed: int) -> None:
     chance = random.Random(seed)
     around = chance.sample(range(16), 16)
@@ -208,7 +209,7 @@ def test_stages_stand_side_by_side_on_bridged_pairs() -> None:
 # Nothing to gain
 
 
-@pytest.mark.parametrize(
+@each_row(
     "job",
     [
         ALL_REDUCE,
@@ -222,14 +223,14 @@ def test_stages_stand_side_by_side_on_bridged_pairs() -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("word", ["NV18", "PHB", None])
+@each_row("word", ["NV18", "PHB", None])
 def test_where_all_are_joined_alike_the_order_is_ascending(word: str | None, job: Grouping) -> None:
     assert _order(wired(uniform(8, "NV18")), 8, job) == list(range(8))
     cells: list[str | None] = [word] * 28
     assert _order(wired(matrix(8, cells)), 8, job) == list(range(8))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("count", "job"), [(4, Grouping(1, 2)), (8, Grouping(1, 2)), (8, Grouping(1, 4)), (8, Grouping(2, 2))]
 )
 def test_where_all_are_joined_alike_pipelines_side_by_side_are_ascending_too(
@@ -316,7 +317,7 @@ def test_of_equal_devices_each_order_leaves_the_first_first(order: list[int]) ->
     assert fastest(devices) == emptiest(devices) == devices
 
 
-@pytest.mark.parametrize("capability", ["gfx90a", "9.x", "9."])
+@each_row("capability", ["gfx90a", "9.x", "9."])
 def test_a_compute_capability_that_is_no_number_is_not_known(capability: str) -> None:
     assert indices(fastest((gpu(0, compute_capability=capability), gpu(1)))) == [1, 0]
 
@@ -334,7 +335,7 @@ def _mixed() -> Snapshot:
     return replace(snapshot, devices=devices)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("order", "expected"),
     [("best", [0, 1]), ("given", [0, 1]), ("fastest", [2, 0]), ("emptiest", [3, 0])],
 )

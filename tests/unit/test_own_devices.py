@@ -15,6 +15,7 @@ from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers.deepspeed import HOSTFILE
 from gputui.launching.shell_words import assignments
 from gputui.sources.simulated.boxes import BOXES
+from table_tests import each_row
 from unit.builders import gpu
 from unit.claims_support import Box
 from unit.host_environments import Told
@@ -111,7 +112,7 @@ def launch_options(line: str) -> LaunchOptions:
     return LaunchOptions(command, additions=additions)
 
 
-@pytest.mark.parametrize("line", STAYS)
+@each_row("line", STAYS)
 def test_what_cannot_be_rewritten_is_known_whichever_devices_it_is_to_run_on(line: str) -> None:
     launch = compose([gpu(3)], launch_options(line), {})
     own = launch.own
@@ -122,7 +123,7 @@ def test_what_cannot_be_rewritten_is_known_whichever_devices_it_is_to_run_on(lin
     assert (own.option or "leave it out") in own.refusal
 
 
-@pytest.mark.parametrize("line", REWRITTEN)
+@each_row("line", REWRITTEN)
 def test_the_selected_devices_win_wherever_the_command_can_be_rewritten(line: str) -> None:
     launch = compose([gpu(4)], launch_options(line), {})
     assert launch.own is None
@@ -132,14 +133,14 @@ def test_the_selected_devices_win_wherever_the_command_can_be_rewritten(line: st
     assert len(launch.remarks) == 1
 
 
-@pytest.mark.parametrize("line", NOT_ASKING)
+@each_row("line", NOT_ASKING)
 def test_one_that_leaves_it_to_us_is_not_refused(line: str) -> None:
     if "=4" not in line:
         assert refusal(launch_options(line), 1, {}) is None
     assert compose([gpu(4)], launch_options(line), {}).own is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "devices"),
     [
         ("deepspeed --num_gpus 2 t.py", (4, 5)),
@@ -164,7 +165,7 @@ def test_one_that_asks_for_the_very_same_devices_agrees(line: str, devices: tupl
     assert compose(selected, launch_options(line), {}).own is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         "bash -c 'CUDA_VISIBLE_DEVICES=4 python a.py & CUDA_VISIBLE_DEVICES=5 python b.py; wait'",
@@ -190,7 +191,7 @@ def test_an_order_of_counting_beside_uuids_changes_nothing() -> None:
     assert compose([gpu(4)], launch_options(line), {}).own is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "argv"),
     [
         ("env CUDA_VISIBLE_DEVICES=4,5 python t.py", "env CUDA_VISIBLE_DEVICES=4,5 python t.py"),

@@ -23,6 +23,7 @@ from gputui.tui.process_rows import rows
 from gputui.tui.views.processes import listed
 from gputui.tui.views.text import Line
 from messages import lines_of
+from table_tests import each_row
 from unit.builders import GIB, NOW, box, busy, gpu, instance, job, recording
 from unit.calling import Call
 
@@ -235,8 +236,8 @@ def test_what_is_held_by_no_process_stands_at_the_end() -> None:
     assert "no visible process" in line and "mira" not in line
 
 
-@pytest.mark.parametrize("claimed", [False, True])
-@pytest.mark.parametrize("fact", [{"memory_used": 22 * GIB, "memory_free": 58 * GIB}, {"utilization": 90}])
+@each_row("claimed", [False, True])
+@each_row("fact", [{"memory_used": 22 * GIB, "memory_free": 58 * GIB}, {"utilization": 90}])
 def test_a_device_in_use_with_no_visible_process_is_told_once_whoever_has_claimed_it(
     claimed: bool, fact: dict[str, int], call: Call, tmp_path: Path
 ) -> None:

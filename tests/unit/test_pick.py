@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from gputui.choosing.verdict_text import refusal
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.snapshot import Snapshot
+from table_tests import each_row
 from unit.builders import GIB, MIB, NOW, box, busy, gpu, instance, job
 
 
@@ -62,7 +62,7 @@ def test_a_busy_device_is_not_taken_and_its_owner_is_named() -> None:
     assert device.index == 0 and why == verdicts(box(busy(gpu(0))))[device.key] and not more
 
 
-@pytest.mark.parametrize(
+@each_row(
     "device",
     [
         gpu(0, memory_used=None),

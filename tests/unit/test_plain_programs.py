@@ -11,6 +11,7 @@ import pytest
 from gputui.launching.compose import compose
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
+from table_tests import each_row
 from unit.builders import gpu
 from unit.host_environments import Told
 
@@ -27,7 +28,7 @@ def made(command: str, count: int = 2, environ: Mapping[str, str] | None = None,
     return launch
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "program", "where"),
     [
         ("srun python x.py", "srun", "Slurm"),
@@ -55,7 +56,7 @@ def test_more_than_one_process_needs_a_launcher() -> None:
     assert "2 processes" in warning and "launcher" in warning
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "expected"),
     [
         ("python x.py", "/v/python x.py"),

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from gputui.planning.files import YAML_NAME, PlanFiles, Recipe, RecipeError, files_of
+from table_tests import each_row
 from unit.planning_models import recipe
 
 LLAMA = "LlamaDecoderLayer"
@@ -42,7 +43,7 @@ def test_what_accelerate_starts_it_goes_on_starting(strategy: str, devices: int,
     assert (config(files)["distributed_type"], config(files)["num_processes"]) == (kind, devices)
 
 
-@pytest.mark.parametrize("strategy", SHARDED)
+@each_row("strategy", SHARDED)
 def test_the_other_strategies_are_a_configuration_of_accelerate(strategy: str) -> None:
     files = files_of(recipe(strategy, 4))
     assert files.launcher == "accelerate"
@@ -92,7 +93,7 @@ def test_where_one_group_takes_all_devices_nothing_is_left_to_shard() -> None:
     assert "fsdp_config" not in read
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("strategy", "stage", "optimizer", "params"),
     [
         ("zero1", 1, "none", "none"),
@@ -122,7 +123,7 @@ def test_what_deepspeed_starts_it_goes_on_starting_with_its_own_file() -> None:
     assert (files.launcher, list(files.texts)) == ("deepspeed", ["deepspeed.json"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("precision", "sharded", "deepspeed"),
     [("autocast", "bf16", "bf16"), ("fp16", "fp16", "fp16"), ("fp32", "no", "no"), ("bf16", "no", "bf16")],
 )
@@ -133,7 +134,7 @@ def test_weights_in_bf16_are_no_mixed_precision_except_for_deepspeed(
     assert config(files_of(recipe("zero2", 2, precision)))["mixed_precision"] == deepspeed
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("made", "word"),
     [
         (recipe("fsdp2", 2, "bf16"), "dtype"),

@@ -16,6 +16,7 @@ from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.planned import FilesDifferError, Prepared, prepared, write
 from gputui.launching.training_words import training_of
 from gputui.planning.files import Recipe, RecipeError
+from table_tests import each_row
 from unit.builders import gpu
 from unit.calling import caller
 from unit.host_environments import Told
@@ -41,7 +42,7 @@ def command(plan: Prepared) -> str:
     return shlex.join(plan.options.command)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("typed", "expected"),
     [
         ("train.py --lr 1", f"accelerate launch --config_file {PLAN} train.py --lr 1"),
@@ -69,8 +70,8 @@ def test_the_command_names_the_file_and_what_the_file_decides_gives_way(typed: s
     assert launched(plan).launcher == "accelerate"
 
 
-@pytest.mark.parametrize("strategy", ["fsdp2", "zero2", "zero3-offload", "tp2-fsdp2"])
-@pytest.mark.parametrize("count", [2, 4, 8])
+@each_row("strategy", ["fsdp2", "zero2", "zero3-offload", "tp2-fsdp2"])
+@each_row("count", [2, 4, 8])
 def test_compose_starts_as_many_processes_as_the_file_says_and_has_no_warning(
     strategy: str, count: int
 ) -> None:
@@ -106,7 +107,7 @@ def test_a_users_own_configuration_of_accelerate_does_not_count_beside_ours() ->
     assert launch.settings is not None and launch.settings["distributed_type"] == "MULTI_GPU"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "left"),
     [
         ("--gradient_checkpointing --lr 1", "--lr 1"),
@@ -130,9 +131,7 @@ def test_checkpointing_that_is_in_the_file_is_not_on_the_line(given: str, left: 
     assert training_of(plan.options, {}, told).checkpointing is True
 
 
-@pytest.mark.parametrize(
-    "planned", [*(recipe(name, 2, checkpointing=True) for name in ("zero2", "ddp", "tp2-fsdp2")), FSDP]
-)
+@each_row("planned", [*(recipe(name, 2, checkpointing=True) for name in ("zero2", "ddp", "tp2-fsdp2")), FSDP])
 def test_checkpointing_that_no_file_has_stays_on_the_line(planned: Recipe) -> None:
     assert "--gradient_checkpointing" in command(made(planned, "train.py --gradient_checkpointing"))
 
@@ -157,9 +156,7 @@ def test_a_command_that_asks_for_deepspeed_is_no_other_strategys(strategy: str) 
         made(recipe(strategy, 2), "python train.py --deepspeed ds.json")
 
 
-@pytest.mark.parametrize(
-    ("strategy", "launcher"), [("fsdp2", "torchrun"), ("ddp", "python"), ("zero2", "mpirun")]
-)
+@each_row(("strategy", "launcher"), [("fsdp2", "torchrun"), ("ddp", "python"), ("zero2", "mpirun")])
 def test_a_launcher_that_was_asked_for_is_not_replaced(strategy: str, launcher: str) -> None:
     with pytest.raises(RecipeError):
         made(recipe(strategy, 2), "train.py", launcher=launcher)
@@ -198,7 +195,7 @@ def test_without_a_command_there_are_files_only() -> None:
     assert plan.options.command == () and set(plan.texts) == {Path(PLAN)}
 
 
-@pytest.mark.parametrize("folder", ["-x", "a b", "/tmp/$HOME"])
+@each_row("folder", ["-x", "a b", "/tmp/$HOME"])
 def test_the_folder_is_a_word_whatever_its_name(folder: str) -> None:
     words = made(FSDP, "train.py", folder).options.command
     path = words[words.index("--config_file") + 1]
@@ -243,7 +240,7 @@ def test_a_folder_in_the_way_is_an_error(tmp_path: Path) -> None:
         write(plan, plan.texts)
 
 
-@pytest.mark.parametrize("strategy", ["fsdp2", "zero2", "ddp"])
+@each_row("strategy", ["fsdp2", "zero2", "ddp"])
 def test_the_line_is_the_one_that_run_would_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, strategy: str
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 from gputui.planning.closed_forms import FAMILIES, closed_form
 from gputui.planning.fields import Fields
 from gputui.planning.model import Model, PlanningError, UnknownArchitectureError
+from table_tests import each_row
 from unit.planning_configurations import small
 from unit.planning_models import (
     GPT2,
@@ -69,9 +70,7 @@ PUBLISHED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("known", "parameters"), [each[1:] for each in PUBLISHED], ids=[each[0] for each in PUBLISHED]
-)
+@each_row(("known", "parameters"), [each[1:] for each in PUBLISHED], ids=[each[0] for each in PUBLISHED])
 def test_a_published_model_has_its_published_parameters(known: Model, parameters: int) -> None:
     assert known.parameters == parameters
 
@@ -122,7 +121,7 @@ def test_an_architecture_without_a_closed_form_is_refused_by_its_name() -> None:
     assert refused.value.architecture == "mamba" and "8B" in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "fields"),
     [
         ("gemma3", {"text_config": {"hidden_size": 64}, "vision_config": {}}),
@@ -138,7 +137,7 @@ def test_a_model_with_parts_that_no_form_counts_is_left_to_its_own_code(
         model(kind, **fields)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "fields",
     [
         {"hidden_size": -4096},

@@ -19,6 +19,7 @@ from gputui.planning.model import Model, PlanningError
 from gputui.planning.reading import of_parameters
 from gputui.planning.strategies import Kind, Strategy
 from gputui.planning.workload import Precision, Workload
+from table_tests import each_row
 from unit.planning_configurations import small
 from unit.planning_models import GPT2, LLAMA2_7B, LLAMA3_8B, LLAMA32_1B, SMOLLM2, llama_like, model
 
@@ -36,7 +37,7 @@ TRACKED = [
 ]
 
 
-@pytest.mark.parametrize(("model", "workload", "peak"), TRACKED)
+@each_row(("model", "workload", "peak"), TRACKED)
 def test_the_peak_is_that_of_torchs_memory_tracker_within_a_tenth(
     model: Model, workload: Workload, peak: float
 ) -> None:
@@ -62,7 +63,7 @@ _BY_GPT: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "fields", "bf16", "autocast", "fp32"),
     [
         ("llama", _OF_WIDTH_512, 23336, 29480, 77832),
@@ -97,16 +98,14 @@ def test_a_block_keeps_for_each_token_what_it_kept_on_an_h200(
     assert kept == pytest.approx([bf16, autocast, fp32], rel=0.07)
 
 
-@pytest.mark.parametrize(
-    ("kind", "gigabytes"), [("ddp", 120.0), ("zero1", 31.4), ("zero2", 16.6), ("zero3", 1.88)]
-)
+@each_row(("kind", "gigabytes"), [("ddp", 120.0), ("zero1", 31.4), ("zero2", 16.6), ("zero3", 1.88)])
 def test_the_states_are_those_of_the_zero_papers_first_table(kind: Kind, gigabytes: float) -> None:
     whole = Workload(precision="autocast", weights_only=True)
     found = needed(of_parameters(7_500_000_000), whole, Strategy(kind, 64)).total / 1e9
     assert found == pytest.approx(gigabytes, abs=0.05)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("precision", "optimizer", "each"),
     [
         ("fp32", "adamw", 16),
@@ -331,7 +330,7 @@ REFERENCE = [
 ]
 
 
-@pytest.mark.parametrize(("model", "devices", "expected"), REFERENCE)
+@each_row(("model", "devices", "expected"), REFERENCE)
 def test_the_estimates_are_deepspeeds_to_the_byte(
     model: Model, devices: int, expected: dict[tuple[int, str], tuple[int, int]]
 ) -> None:
@@ -387,7 +386,7 @@ def test_what_offload_needs_of_the_host_is_deepspeeds_estimate() -> None:
     assert host_needed(LLAMA2_7B, whole, Strategy("ddp", 8)) == 0
 
 
-@pytest.mark.parametrize(
+@each_row(
     "wrong",
     [
         {"batch": 0},

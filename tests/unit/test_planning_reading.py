@@ -14,6 +14,7 @@ import pytest
 
 from gputui.planning.model import Model, PlanningError, UnknownArchitectureError
 from gputui.planning.reading import find_model, parameters_of, read_model
+from table_tests import each_row
 from unit.planning_models import GPT2, LLAMA2_7B
 
 LLAMA = {
@@ -83,7 +84,7 @@ def test_a_number_is_a_model_of_that_size(tmp_path: Path) -> None:
     assert read("1.5b", tmp_path).parameters == 1_500_000_000
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("size", "heads"),
     [("1B", 16), ("3B", 24), ("7B", 32), ("8B", 32), ("13B", 40), ("70B", 64), ("405B", 128)],
 )
@@ -96,14 +97,12 @@ def test_a_folder_called_like_a_number_is_the_folder(tmp_path: Path) -> None:
     assert read("8B", tmp_path).wrap_class == "LlamaDecoderLayer"
 
 
-@pytest.mark.parametrize(
-    ("text", "number"), [("7000000000", 7 * 10**9), ("6.7e9", 6_700_000_000), ("8B", 8 * 10**9)]
-)
+@each_row(("text", "number"), [("7000000000", 7 * 10**9), ("6.7e9", 6_700_000_000), ("8B", 8 * 10**9)])
 def test_a_number_of_parameters(text: str, number: int) -> None:
     assert parameters_of(text) == number
 
 
-@pytest.mark.parametrize("text", ["", "-8B", "0", "8X", "1e400", "nan", "inf", "1" * 50, "٣"])
+@each_row("text", ["", "-8B", "0", "8X", "1e400", "nan", "inf", "1" * 50, "٣"])
 def test_what_is_no_number_of_parameters(text: str) -> None:
     with pytest.raises(PlanningError):
         parameters_of(text)
@@ -112,7 +111,7 @@ def test_what_is_no_number_of_parameters(text: str) -> None:
 # The cache of huggingface_hub
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("variables", "hub"),
     [
         ({"HF_HUB_CACHE": "{}/own"}, "own"),
@@ -226,7 +225,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
         refused(path.name, tmp_path)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "header",
     [
         b"[]",
@@ -257,7 +256,7 @@ def test_an_adapter_names_the_model_that_it_adapts_and_its_rank(tmp_path: Path) 
     assert "--lora" not in refused(str(tmp_path), tmp_path)
 
 
-@pytest.mark.parametrize("name", ["model.gguf", "pytorch_model.bin", "best.ckpt"])
+@each_row("name", ["model.gguf", "pytorch_model.bin", "best.ckpt"])
 def test_weights_of_other_formats_are_refused_with_what_to_give(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"GGUF")
     assert "8B" in refused(name, tmp_path)
@@ -279,17 +278,13 @@ def test_a_file_of_two_gigabytes_is_not_read(tmp_path: Path) -> None:
     refused("model.safetensors", tmp_path)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "null", "5", "{}", '{"model_type": 5}', "[" * 100_000, "\x00", "{"]
-)
+@each_row("text", ["", "[]", "null", "5", "{}", '{"model_type": 5}', "[" * 100_000, "\x00", "{"])
 def test_a_configuration_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
     refused("config.json", tmp_path)
 
 
-@pytest.mark.parametrize(
-    "name", ["", "\0", "no/such/model/here", "../../etc", "a" * 5000, "-1B", "a b", "\x1b[2J"]
-)
+@each_row("name", ["", "\0", "no/such/model/here", "../../etc", "a" * 5000, "-1B", "a b", "\x1b[2J"])
 def test_a_name_of_nothing_is_refused(tmp_path: Path, name: str) -> None:
     assert refused(name, tmp_path).isprintable()
 
@@ -307,9 +302,9 @@ def test_the_defaults_of_a_family_are_those_of_its_class() -> None:
     assert (LLAMA2_7B.hidden, LLAMA2_7B.kv_heads) == (4096, 32)
 
 
-@pytest.mark.parametrize("serves", [False, True])
-@pytest.mark.parametrize(("kind", "field"), [("llama", "num_key_value_heads"), ("falcon", "num_kv_heads")])
-@pytest.mark.parametrize(("heads", "fits"), [(7, False), (64, False), (8, True), (32, True)])
+@each_row("serves", [False, True])
+@each_row(("kind", "field"), [("llama", "num_key_value_heads"), ("falcon", "num_kv_heads")])
+@each_row(("heads", "fits"), [(7, False), (64, False), (8, True), (32, True)])
 def test_key_value_heads_that_do_not_divide_the_heads_are_refused(
     tmp_path: Path, kind: str, field: str, heads: int, fits: bool, serves: bool
 ) -> None:

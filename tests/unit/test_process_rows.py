@@ -17,6 +17,7 @@ from gputui.tui.app_state import AppState
 from gputui.tui.process_rows import SORTS, Row, groups, rows
 from gputui.tui.views.processes import listed, processes
 from gputui.tui.views.text import Line
+from table_tests import each_row
 from unit.builders import GIB, NOW, box, busy, gpu, instance, job
 
 SHELL, TMUX = Ancestor(50, "bash"), Ancestor(40, "tmux")
@@ -108,7 +109,7 @@ def test_a_device_that_is_cooling_down_has_nothing_on_it_and_no_row() -> None:
 # The filter
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wanted", "found"),
     [
         ("", ["1", "2", "3"]),
@@ -286,7 +287,7 @@ def texts(lines: list[Line]) -> list[str]:
     return ["".join(text for text, _ in line).rstrip() for line in lines]
 
 
-@pytest.mark.parametrize("sort", ["load", "CPU", "RAM"])
+@each_row("sort", ["load", "CPU", "RAM"])
 def test_by_what_they_use_the_most_comes_first_and_the_unknown_last(sort: str) -> None:
     found = app_state(
         job(1), job(2, sm=5, host_cpu=5.0, host_memory=5), job(3, sm=90, host_cpu=90.0, host_memory=90)
@@ -294,9 +295,7 @@ def test_by_what_they_use_the_most_comes_first_and_the_unknown_last(sort: str) -
     assert pids(rows(found, sort)) == ["3", "2", "1"]
 
 
-@pytest.mark.parametrize(
-    ("width", "columns"), [(60, []), (80, ["LOAD", "CPU"]), (130, ["LOAD", "CPU", "RAM"])]
-)
+@each_row(("width", "columns"), [(60, []), (80, ["LOAD", "CPU"]), (130, ["LOAD", "CPU", "RAM"])])
 def test_what_processes_use_has_columns_where_the_command_keeps_its_room(
     width: int, columns: list[str]
 ) -> None:

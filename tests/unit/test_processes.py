@@ -27,6 +27,7 @@ from gputui.system.namespaces import in_initial_namespace
 from gputui.system.process_stat import ProcessStat
 from gputui.system.processes import HostUse, Owner, ProcessTable
 from simnvml import SimulatedNvml
+from table_tests import each_row
 
 NOBODY = 2**22 + 1
 """A pid that Linux never assigns."""
@@ -229,7 +230,7 @@ SLICE = f"kubepods-burstable-pod{POD.replace('-', '_')}.slice"
 IN_POD = f"k8s 3f2a9c01d4e5 pod {POD}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cgroup", "told"),
     [
         (f"0::/system.slice/docker-{HEX}.scope\n", "docker 3f2a9c01d4e5"),
@@ -273,9 +274,7 @@ def test_a_container_is_known_by_its_control_group(cgroup: str, told: str | None
     assert container(cgroup) == told
 
 
-@pytest.mark.parametrize(
-    "part", ["kubepods-pod", f"pod{'1' * 32}", "/ecs/", "/ecs/a/b", "machine-", "/lxc/a"]
-)
+@each_row("part", ["kubepods-pod", f"pod{'1' * 32}", "/ecs/", "/ecs/a/b", "machine-", "/lxc/a"])
 def test_a_control_group_with_a_long_name_is_read_in_time(part: str) -> None:
     """With a repetition that has no limit, this takes half a minute."""
     container(f"0::/{part * 5000}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.launching.python_script import PythonReading, read_python
+from table_tests import each_row
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -19,7 +19,7 @@ def read(text: str, variable: str = VISIBLE, device_type: str = "cuda") -> Pytho
 # The list that the script sets for itself.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "devices"),
     [
         ('import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "0,1"\nimport torch', "0,1"),
@@ -37,7 +37,7 @@ def test_a_list_that_is_always_set(text: str, devices: str) -> None:
     assert own.text == devices
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         'if debug:\n    os.environ["CUDA_VISIBLE_DEVICES"] = "0"',
@@ -51,7 +51,7 @@ def test_a_list_that_is_perhaps_set_does_not_count(text: str) -> None:
     assert read(text).lists == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         'os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")',
@@ -76,7 +76,7 @@ def test_a_default_does_not_count_against_what_is_inherited(text: str) -> None:
     assert found.lists == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         'del os.environ["CUDA_VISIBLE_DEVICES"]',
@@ -88,7 +88,7 @@ def test_a_list_that_is_taken_away_names_no_devices(text: str) -> None:
     assert read(text).lists == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         'os.environ["CUDA_VISIBLE_DEVICES"] = args.gpu',
@@ -102,7 +102,7 @@ def test_a_list_that_is_computed_is_not_known(text: str) -> None:
     assert read(text).lists == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         'os.environ["OTHER"] = "0"',
@@ -121,7 +121,7 @@ def test_what_sets_no_list(text: str) -> None:
 # Named devices.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "needs"),
     [
         ('device = "cuda:3"', 4),
@@ -151,7 +151,7 @@ def test_the_devices_that_a_script_needs(text: str, needs: int) -> None:
     assert found.uses[0].line == text.count("\n") + 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         'device = "cuda"',
@@ -195,7 +195,7 @@ def test_another_vendors_words_are_its_own() -> None:
     assert found.lists and [each.needs for each in found.uses] == [4, 2]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "trains"),
     [
         ("from transformers import AutoModel, Trainer", True),
@@ -257,7 +257,7 @@ def test_no_script_raises(text: str) -> None:
     assert isinstance(read(text + "\ndevices = 1"), PythonReading)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "-" * 200_000 + "1",

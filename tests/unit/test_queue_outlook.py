@@ -25,6 +25,7 @@ from gputui.choosing.verdict_text import state_and_brief
 from gputui.inventory.claim import Claim
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
+from table_tests import each_row
 from unit.builders import GIB, NOW, box, busy, gpu, instance, job
 
 FOUR = tuple(gpu(n) for n in range(4))
@@ -190,9 +191,7 @@ def test_a_device_that_is_not_offered_is_not_among_those_that_may_become_free() 
     assert not seen(box(FOUR[0], replace(FOUR[1], apart="integrated"))).occupied
 
 
-@pytest.mark.parametrize(
-    "facts", [{"memory_used": 22 * GIB}, {"utilization": 80}, {"utilization": None}], ids=str
-)
+@each_row("facts", [{"memory_used": 22 * GIB}, {"utilization": 80}, {"utilization": None}], ids=str)
 def test_what_has_no_owner_is_described_as_in_the_table_of_devices(facts: dict[str, Any]) -> None:
     there = box(replace(FOUR[0], **facts))
     words = state_and_brief(verdicts(there)[KEYS[0]], NOW)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from gputui.launching.exports import to_sh
 from gputui.launching.launch import Launch
 from gputui.launching.quoting import posix, quote
+from table_tests import each_row
 
 DUMP = Path(__file__).with_name("dump.py")
 SHELLS = [shell for shell in ("bash", "zsh") if shutil.which(shell)]
@@ -324,24 +325,22 @@ def test_a_shown_word_can_be_shown(word: str) -> None:
     assert quote(word).isprintable()
 
 
-@pytest.mark.parametrize(
-    "word", ["train.py", "--lr", "3e-4", "a/b_c-d.e", "A=1", "5,4", "x:y", "@x", "größe"[:2]]
-)
+@each_row("word", ["train.py", "--lr", "3e-4", "a/b_c-d.e", "A=1", "5,4", "x:y", "@x", "größe"[:2]])
 def test_a_plain_word_stays_plain(word: str) -> None:
     assert quote(word) == word
 
 
-@pytest.mark.parametrize("word", ["time", "if", "FOO=1", "FOO+=x"])
+@each_row("word", ["time", "if", "FOO=1", "FOO+=x"])
 def test_a_program_that_a_shell_would_read_as_its_own_is_quoted(word: str) -> None:
     assert Launch((word, word)).line == f"'{word}' {word}"
 
 
-@pytest.mark.parametrize("word", ["timeout", "iffy", "python", "FOO-1=x", "./time"])
+@each_row("word", ["timeout", "iffy", "python", "FOO-1=x", "./time"])
 def test_a_program_that_only_looks_alike_is_not(word: str) -> None:
     assert Launch((word,)).line == word
 
 
-@pytest.mark.parametrize("word", ["=ls", "~x", "!x", "#x", "a b", ""])
+@each_row("word", ["=ls", "~x", "!x", "#x", "a b", ""])
 def test_a_word_that_some_shell_expands_is_quoted(word: str) -> None:
     assert quote(word) == posix(word) == f"'{word}'"
 

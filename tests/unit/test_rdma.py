@@ -13,6 +13,7 @@ from gputui.inventory.link import LinkMatrix
 from gputui.inventory.topology import Nic
 from gputui.system.rdma import Rdma
 from gputui.system.root import Root
+from table_tests import each_row
 
 HOST, PORT, UP = "pci0000:15", "0000:15:01.0", "0000:16:00.0"
 SWITCH = (HOST, PORT, UP)
@@ -258,7 +259,7 @@ def test_eight_gpus_and_eight_nics_in_four_switches(tree: Tree) -> None:
 APART = ("pci0000:48", "0000:48:01.0", "0000:49:00.0")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("nodes", "gpu", "nic", "word"),
     [
         (1, 0, 0, "NODE"),

@@ -32,6 +32,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.sources.source import NoSourceError, Want
 from gputui.timeline.keeper import Keeper
+from table_tests import each_row
 from unit.builders import NOW, box, busy, document, gpu, job, recording
 from unit.calling import Call
 
@@ -134,7 +135,7 @@ def test_a_recording_is_replayed_at_its_own_pace(tmp_path: Path, kind: str) -> N
     source.close()
 
 
-@pytest.mark.parametrize("name", sorted(BOXES))
+@each_row("name", sorted(BOXES))
 def test_every_box_is_the_same_after_a_table(tmp_path: Path, name: str) -> None:
     snapshot = at(BOXES[name], 30.0, NOW)
     file = written(tmp_path, "csv", [snapshot, replace(snapshot, time=snapshot.time + 1)])
@@ -147,8 +148,8 @@ def test_every_box_is_the_same_after_a_table(tmp_path: Path, name: str) -> None:
     assert got == want
 
 
-@pytest.mark.parametrize("kind", ["csv", "jsonl"])
-@pytest.mark.parametrize("damage", ["{]", "a,b", '{"schema": 1}', "\x00", "x" * 200_000, '"' * 3])
+@each_row("kind", ["csv", "jsonl"])
+@each_row("damage", ["{]", "a,b", '{"schema": 1}', "\x00", "x" * 200_000, '"' * 3])
 def test_a_line_that_is_no_reading_ends_the_replay_there(tmp_path: Path, kind: str, damage: str) -> None:
     file = written(tmp_path, kind, film(3))
     file.write_text(file.read_text() + damage + "\n" + damage + "\n")
@@ -174,7 +175,7 @@ def test_a_table_that_a_spreadsheet_has_saved_is_read(tmp_path: Path) -> None:
     assert load(RecordedSource(str(file))) == 0
 
 
-@pytest.mark.parametrize("text", ["", "time;host;index\n", "timestamp, index\n0, 1\n"])
+@each_row("text", ["", "time;host;index\n", "timestamp, index\n0, 1\n"])
 def test_another_table_is_not_called_wrong_json(tmp_path: Path, text: str) -> None:
     (tmp_path / "other.csv").write_text(text)
     with pytest.raises(NoSourceError) as told:
@@ -198,7 +199,7 @@ def test_a_table_is_read_by_the_names_of_its_columns(tmp_path: Path) -> None:
     assert RecordedSource(str(file)).read() == want
 
 
-@pytest.mark.parametrize("name", ["index", "time", "uuid", "name"])
+@each_row("name", ["index", "time", "uuid", "name"])
 def test_a_column_that_is_missing_is_said(tmp_path: Path, name: str) -> None:
     file = written(tmp_path, "csv", film(2))
     place = HEAD.decode().strip().split(",").index(name)
@@ -321,7 +322,7 @@ def test_record_every_ends_as_any_output_whose_reader_has_gone(
     assert (said.status, said.err) == (128 + 13, "")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words",
     [
         ("record",),

@@ -11,6 +11,7 @@ from gputui.choosing.best import best
 from gputui.choosing.grouping import parse
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.spec import sockets, uniform
+from table_tests import each_row
 from unit.builders import GIB, MIB, box, gpu, job
 from unit.simulated_gpus import bridged
 from unit.wired import indices, matrix, recorded, wired
@@ -28,7 +29,7 @@ def _links_in(reason: str) -> list[str]:
     return re.findall(r"NV\w+|PIX|PXB|PHB|NODE|SYS", reason)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("stem", "count", "job", "chosen", "why"),
     [
         (
@@ -129,7 +130,7 @@ def test_on_a_recorded_box(stem: str, count: int, job: str, chosen: list[int], w
 _PAIRS = wired(bridged(uniform(8, "PHB"), "NV4", (0, 1), (2, 3), (4, 5), (6, 7)), numa_node=None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("count", "job", "without", "chosen", "why"),
     [
         (2, "all", "", [0, 1], "NVLink pair; weakest link NV4; leaves 3 pairs intact"),
@@ -239,7 +240,7 @@ def test_a_link_of_a_large_box_is_told_as_in_a_small_one() -> None:
     assert left == "leaves 17 connected groups intact"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("places", "count", "told"),
     [
         ((0, 1), 2, "no 2 of one model available"),

@@ -11,6 +11,7 @@ import simtrees
 from gputui.sources.simulated.boxes import BOXES
 from gputui.system.root import Root
 from gputui.vendors.amd.source import AmdSource
+from table_tests import each_row
 from unit.calling import Call
 from unit.recorded import program
 
@@ -25,7 +26,7 @@ def _read(root: Path) -> object:
     return AmdSource(Root(str(root)), clock=lambda: 0.0).read()
 
 
-@pytest.mark.parametrize(("name", "suffix"), [("amd", "tar"), ("amd-cpx", "tar.xz"), ("amd", "tar.gz")])
+@each_row(("name", "suffix"), [("amd", "tar"), ("amd-cpx", "tar.xz"), ("amd", "tar.gz")])
 def test_what_is_packed_reads_as_the_same_machine(call: Call, tmp_path: Path, name: str, suffix: str) -> None:
     machine = tmp_path / "machine"
     simtrees.write(machine, BOXES[name])

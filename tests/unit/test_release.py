@@ -17,6 +17,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from gputui import __version__
+from table_tests import each_row
 from unit.test_docs import tomllib
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +87,7 @@ def test_the_citation_is_valid() -> None:
     validate(_citation(), published_schema("citation-file-format"))
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.stem)
+@each_row("form", FORMS, ids=lambda form: form.stem)
 def test_a_form_for_issues_is_valid(form: Path) -> None:
     kind = "github-issue-config" if form.stem == "config" else "github-issue-forms"
     validate(yaml.safe_load(form.read_text()), published_schema(kind))

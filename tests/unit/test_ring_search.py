@@ -18,6 +18,7 @@ from gputui.choosing.ring_search import (
     path_through,
     strongest,
 )
+from table_tests import each_row
 from unit.wired import best_chain, best_ring
 from unit.wired import partitions as every_partition
 
@@ -176,7 +177,7 @@ def _with_a_ring(count: int, extra: int, chance: random.Random) -> tuple[Table, 
     return table, ring
 
 
-@pytest.mark.parametrize("count", range(9, MAX_EXACT + 1))
+@each_row("count", range(9, MAX_EXACT + 1))
 def test_up_to_sixteen_devices_a_ring_that_is_there_is_found_and_with_a_link_less_it_is_not(
     count: int,
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gputui.system.root import MOST_BYTES, Root, whole
+from table_tests import each_row
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_files_are_read_below_it(sys: Path, root: Root) -> None:
     assert root.has("/sys/busy") and not root.has("/etc/passwd") and not root.here
 
 
-@pytest.mark.parametrize("text", ["", "-", "1 2", "N/A", "1e3", "٣", "9" * 21, "0x10", "1_0"])
+@each_row("text", ["", "-", "1 2", "N/A", "1e3", "٣", "9" * 21, "0x10", "1_0"])
 def test_what_is_no_number_is_none(text: str) -> None:
     assert whole(text) is None
 

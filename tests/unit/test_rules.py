@@ -24,6 +24,7 @@ from gputui.inventory.process import OWNER_UNKNOWN, Kind, Process
 from gputui.sources.simulated.spec import Task
 from gputui.system.users import own_name
 from simnvml import SimulatedNvml
+from table_tests import each_row
 from unit.builders import GIB, MIB, NOW, box, busy, gpu, instance, job
 from unit.calling import Call
 from unit.claims_support import EIGHT
@@ -267,7 +268,7 @@ def test_a_word_that_can_name_no_device_is_a_wrong_call(call: Call, flag: str) -
     assert call("pick", flag, "99").status == 0, "another box may have it"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words", [("--busy-util", "101"), ("--busy-memory", "much"), ("--window", "soon"), ("--window", "-1")]
 )
 def test_a_rule_that_means_nothing_is_a_wrong_call(call: Call, words: tuple[str, ...]) -> None:

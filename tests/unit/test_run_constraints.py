@@ -15,6 +15,7 @@ from gputui.choosing.queue_text import blocking_reason
 from gputui.choosing.verdict import verdicts
 from gputui.inventory.device import Device
 from gputui.inventory.waiter import Waiter
+from table_tests import each_row
 from unit.builders import GIB, gpu, recording
 from unit.builders import box as box_of
 from unit.calling import Call
@@ -30,7 +31,7 @@ THREE = box_of(with_free(0, 70), gpu(1, utilization=9), gpu(2))
 ASKED = ("--min-free", "75G", "--max-util", "5")
 
 
-@pytest.mark.parametrize("call_of", ["run --dry-run", "export --as sh", "check", "pick"])
+@each_row("call_of", ["run --dry-run", "export --as sh", "check", "pick"])
 def test_every_call_that_takes_devices_has_the_conditions(call: Call, tmp_path: Path, call_of: str) -> None:
     file = recording(tmp_path, THREE)
     words = (*call_of.split(), "--from", file, *ASKED)

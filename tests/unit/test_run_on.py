@@ -28,6 +28,7 @@ from gputui.launching.launch_options import LaunchOptions
 from gputui.requesting.launch_request import LaunchRequest
 from simnvml import SimulatedNvml
 from ssh_boxes import PROGRAMS, SshBoxes
+from table_tests import each_row
 from unit.builders import box, busy, gpu
 from unit.builders import job as a_process
 from unit.calling import Call
@@ -397,7 +398,7 @@ def test_ctrl_c_ends_what_only_looks_at_a_job_and_not_the_job(remote: Remote) ->
     assert remote.state() == "running"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words",
     [("--on", "-oX=1"), ("--on", "a,b"), ("--on", "a", "--demo"), ("--on", "a", "--attach", "--detach")],
 )
@@ -432,7 +433,7 @@ def test_what_is_no_id_of_a_job_is_none(
     assert remote.name in message and (said == "" or said not in message)
 
 
-@pytest.mark.parametrize("words", [("forget", "--all-ended"), ("stop", "--signal=KILL"), ("show", "--json")])
+@each_row("words", [("forget", "--all-ended"), ("stop", "--signal=KILL"), ("show", "--json")])
 def test_no_id_of_a_job_is_an_option_there(call: Call, words: tuple[str, str]) -> None:
     """A script may have taken it from a list of others; `forget --all-ended` removes every job."""
     assert "--" not in call("jobs", words[0], f"gpu1:{words[1]}").refused(2).partition(";")[0]

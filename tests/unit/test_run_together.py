@@ -15,6 +15,7 @@ import pytest
 from box_pair import GPUTUI, BoxPair
 from e2e.terminal import Terminal
 from ssh_boxes import PROGRAMS, SshBoxes
+from table_tests import each_row
 from unit.calling import Call
 from unit.jobs_support import until
 from unit.older_gputui import lacks_if_free
@@ -324,7 +325,7 @@ def test_a_progress_bar_on_a_terminal_is_one_line_with_its_box(pair: BoxPair) ->
         terminal.close()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "call_words",
     [
         ("--on", "a,b", "-n", "1", "--", "true"),

@@ -21,6 +21,7 @@ from gputui.sources.sampler import (
     next_turn,
 )
 from gputui.sources.source import NoSourceError, Want
+from table_tests import each_row
 from unit.builders import box, gpu
 
 PATIENCE = 20.0
@@ -465,7 +466,7 @@ def test_stopping_twice_is_harmless(desk: Start) -> None:
 # Focus.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("interval", "focused", "pace"),
     [(1.0, True, 1.0), (1.0, False, UNFOCUSED_EVERY), (60.0, True, 60.0), (60.0, False, 60.0)],
 )
@@ -475,7 +476,7 @@ def test_the_pace_is_slower_while_nobody_looks(interval: float, focused: bool, p
     assert sampler.pace == pace
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("took", "after"),
     # One second apart; after a long reading, the rest is as long as the reading, and at most one second.
     [(0.0, 1.0), (0.01, 1.0), (0.4, 1.0), (0.5, 1.0), (0.75, 1.5), (1.0, 2.0), (8.0, 9.0)],

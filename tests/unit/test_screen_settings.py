@@ -20,6 +20,7 @@ from gputui.tui.screen_settings import THEME_NAMES, checked
 from gputui.tui.setting_rows import columns_in_order
 from gputui.tui.theme import THEMES
 from gputui.tui.views.columns import COLUMNS
+from table_tests import each_row
 
 OF_A_PERSON = """\
 # mine
@@ -75,7 +76,7 @@ def test_what_cannot_be_meant_is_refused(environ: dict[str, str], config: Path, 
     assert why in str(error.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("screen", "why"),
     [
         (ScreenSettings(theme="pink"), "screen.theme: 'pink' is not one of dark, light, ansi"),
@@ -108,7 +109,7 @@ def test_two_actions_can_change_places_and_a_key_is_written_as_people_do() -> No
     assert keymap == {"copy": "c", "cpu": "y", "help": "plus,f1"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("written", "key"),
     [
         ("F5", "f5"),

@@ -17,6 +17,7 @@ from gputui.launching.history import KeepError, with_launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.secret_table import token_name
 from gputui.launching.secrets import MARK, is_secret, without_secrets
+from table_tests import each_row
 from unit.claims_support import Box, until
 from unit.jobs_support import ended
 
@@ -440,7 +441,7 @@ REMAINS = [
 """Secrets that nothing gives away; docs/security.md says so."""
 
 
-@pytest.mark.parametrize("line", REMAINS)
+@each_row("line", REMAINS)
 def test_what_the_table_cannot_know_stays(line: str) -> None:
     assert without_secrets(words_of(line))[1] == ()
 
@@ -451,7 +452,7 @@ def test_a_launch_with_a_secret_is_not_remembered() -> None:
             with_launch((), LaunchOptions(words_of(line)), 1, 1.0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value", "secret"),
     [
         ("HF_TOKEN", THOUGHT_OF, True),
@@ -480,7 +481,7 @@ def test_a_variable_is_judged_by_the_same_table(name: str, value: str, secret: b
     assert is_secret(name, value) == secret
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("token", "owner"),
     [("hf_x", "Hugging Face"), ("ghp_x", "GitHub"), ("glpat-x", "GitLab"), ("AKIA", "AWS")],
 )
@@ -546,9 +547,7 @@ def test_no_spelling_is_in_a_file_or_in_the_queue_while_a_job_waits(box: Box) ->
     assert not kept_of(all_text(box))
 
 
-@pytest.mark.parametrize(
-    "word", ["--x" + "1" * 150 + "x=a", "x" + "_1" * 60 + "x: abcdef", "x" + "_text" * 30 + "x=a"]
-)
+@each_row("word", ["--x" + "1" * 150 + "x=a", "x" + "_1" * 60 + "x: abcdef", "x" + "_text" * 30 + "x=a"])
 def test_a_name_of_many_suffixes_is_judged_at_once(word: str) -> None:
     began = time.thread_time()
     assert without_secrets(("python", "t.py", word)) == (("python", "t.py", word), ())

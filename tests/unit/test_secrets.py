@@ -15,6 +15,7 @@ from gputui.allocating.queue import waiters
 from gputui.inventory.job import WORDS
 from gputui.jobs.store import all_jobs
 from gputui.launching.secrets import program_and_script, secret_word, without_secrets
+from table_tests import each_row
 from unit.claims_support import Box, Take, until
 from unit.jobs_support import ended
 
@@ -23,7 +24,7 @@ SECRET = f"secret{os.getpid()}word"
 processes, since all of them read all command lines."""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "told"),
     [
         ("python train.py --lr 3e-4", "python train.py"),
@@ -116,7 +117,7 @@ def test_no_variable_and_no_argument_is_told(
 TOKENS = ["hf_" + "AbCdEfGh1" * 4, "sk-proj-" + "a1B2" * 8, "ghp_" + "A1b2" * 9]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "kept"),
     [
         ("python t.py --lr 3e-4 x=1", None),
@@ -228,7 +229,7 @@ def _with(password: str, line: str) -> list[str]:
     return [word.removesuffix("S") + password * word.endswith("S") for word in line.split()]
 
 
-@pytest.mark.parametrize(("line", "kept"), GIVEN)
+@each_row(("line", "kept"), GIVEN)
 def test_a_word_that_a_program_takes_as_a_secret_is_marked_as_a_whole(line: str, kept: str) -> None:
     for password in PASSWORDS:
         words = _with(password, line)
@@ -241,7 +242,7 @@ def test_a_word_that_a_program_takes_as_a_secret_is_marked_as_a_whole(line: str,
             )
 
 
-@pytest.mark.parametrize(("line", "kept"), GIVEN)
+@each_row(("line", "kept"), GIVEN)
 def test_the_same_within_the_text_of_a_shell(line: str, kept: str) -> None:
     for password in PASSWORDS:
         words = _with(password, line)
@@ -255,7 +256,7 @@ def test_the_same_within_the_text_of_a_shell(line: str, kept: str) -> None:
     assert without_secrets(("sh", "-c", f"a; {line}"))[0] == ("sh", "-c", f"a; {kept}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "kept"),
     [
         ("sshpass -p 'my pass word' ssh h", "sshpass -p '***' ssh h"),
@@ -275,7 +276,7 @@ def test_the_rest_of_a_shells_text_stays(text: str, kept: str) -> None:
     assert without_secrets(("sh", "-c", text))[0] == ("sh", "-c", kept)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         "docker run -p 8080:80 image",
@@ -313,7 +314,7 @@ def test_a_header_has_any_characters() -> None:
 LENGTH = 2**12
 
 
-@pytest.mark.parametrize(
+@each_row(
     "part",
     [
         "a",

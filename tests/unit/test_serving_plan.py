@@ -26,6 +26,7 @@ from gputui.planning.reading import bits_of, read_model, shaped
 from gputui.planning.safetensors import Count
 from gputui.planning.serving import ENGINES, Serving, held, served
 from gputui.planning.serving_plan import serving_plan
+from table_tests import each_row
 from unit import planning_models
 from unit.calling import Call
 from unit.planning_models import LLAMA3_8B, LLAMA3_70B, h100s, llama_like, model
@@ -59,7 +60,7 @@ def rows(known: Model, serving: Serving, box: Box) -> dict[str, Row]:
 # vLLM's log lines
 
 
-@pytest.mark.parametrize("log", LOGS["caches"], ids=lambda log: f"{log['model']}-{log['context']}")
+@each_row("log", LOGS["caches"], ids=lambda log: f"{log['model']}-{log['context']}")
 def test_a_cache_of_this_memory_holds_what_vllm_logged(log: dict[str, Any]) -> None:
     """Within 1.5 %: a log rounds the memory to 0.01 GiB."""
     cache = of_config(log["model"]).cache
@@ -95,7 +96,7 @@ def from_the_command(log: dict[str, Any]) -> tuple[Row, float]:
     return row, row.bytes.cache / GIB / log["available"] - 1
 
 
-@pytest.mark.parametrize("log", LOGS["wholes"] + LOGS["holdout"], ids=_name)
+@each_row("log", LOGS["wholes"] + LOGS["holdout"], ids=_name)
 def test_a_device_has_room_for_the_cache_that_vllm_logged(log: dict[str, Any]) -> None:
     """Within 5 %, also where no constant was fitted on the log; where it is missed, the log says why."""
     row, differs = from_the_command(log)
@@ -151,7 +152,7 @@ def test_ten_models_have_a_source() -> None:
 # The shape of a cache
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("fields", "layers", "sliding", "heads", "width"),
     [
         ({"model_type": "llama", "num_key_value_heads": 8}, 32, 0, 8, 256),
@@ -177,7 +178,7 @@ def test_the_layers_of_a_cache(
     assert (cache.layers, cache.sliding, cache.heads, cache.width) == (layers, sliding, heads, width)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "fields",
     [
         {"sliding_window": "wide"},
@@ -293,7 +294,7 @@ def test_llama_cpp_divides_layers_and_leaves_some_on_the_host() -> None:
     assert half.bytes.weights < whole.bytes.weights / 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("config", "bits"),
     [
         ({"quant_method": "awq", "bits": 4, "group_size": 128}, 4 + 20 / 128),
@@ -330,7 +331,7 @@ def test_quantized_weights_are_their_files_or_their_bits(tmp_path: Path) -> None
     assert rows(known, Serving("vLLM"), devices(1, 24))["single"].bytes.weights == 5_700_000_000
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "times", "noted"),
     [
         ("vllm serve M --quantization fp8", 8, False),
@@ -390,7 +391,7 @@ def test_a_model_without_a_form_is_served_by_its_bytes_or_its_text_part(tmp_path
 # What a command says
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "expected"),
     [
         ("vllm serve M --max-model-len 32k -tp 2", Serving("vLLM", 32000, tensor=2, pipeline=1)),
@@ -561,7 +562,7 @@ def _damaged(whole: bytes) -> list[bytes]:
     ]
 
 
-@pytest.mark.parametrize("place", range(16))
+@each_row("place", range(16))
 def test_a_damaged_gguf_file_is_refused_in_one_line_or_read_within_bounds(tmp_path: Path, place: int) -> None:
     whole = gguf(tmp_path / "m.gguf", _LLAMA_KEYS, 0).read_bytes()
     path = tmp_path / "damaged.gguf"

@@ -12,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gputui.launching.shell_script import read_shell
+from table_tests import each_row
 
 COMMANDS = [
     # A script, its arguments, and the words of torchrun with its VISIBLE; "…" stands for an unknown part.
@@ -45,7 +46,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize(("script", "arguments", "words"), COMMANDS)
+@each_row(("script", "arguments", "words"), COMMANDS)
 def test_what_a_script_starts_is_read_with_its_variables(
     script: str, arguments: tuple[str, ...], words: str
 ) -> None:
@@ -58,7 +59,7 @@ def test_what_a_script_starts_is_read_with_its_variables(
     assert bool(found.unknown) == ("$(" in words)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "script",
     [
         "if python -c 'import x'; then torchrun t.py; fi",
@@ -113,7 +114,7 @@ def test_any_text_at_all_can_be_read(data: bytes) -> None:
     read_shell(data.decode(errors="replace"), (), {})
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         *(each * 5000 for each in ("(", "$(", "${a:-", "if a; then ", "x=$((", "for a in b; do ")),
@@ -261,7 +262,7 @@ def test_what_is_too_long_to_be_read_is_told() -> None:
     assert not read_shell("torchrun\necho 'never closed", (), {})[1]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "script",
     [
         "read N\ntorchrun $N",

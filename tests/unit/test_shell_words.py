@@ -21,9 +21,10 @@ from gputui.launching.shell_words import (
     shell_syntax,
     split,
 )
+from table_tests import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "words"),
     [
         ("", ()),
@@ -39,7 +40,7 @@ def test_quotes_count_and_nothing_is_expanded(line: str, words: tuple[str, ...])
     assert split(line) == words
 
 
-@pytest.mark.parametrize("line", ["'open", 'a "b', "ends\\"])
+@each_row("line", ["'open", 'a "b', "ends\\"])
 def test_a_quote_that_is_not_closed_is_said(line: str) -> None:
     with pytest.raises(WordsError, match="in the command"):
         split(line)
@@ -63,7 +64,7 @@ def test_quoted_words_are_split_into_themselves(words: list[str]) -> None:
     assert split(" ".join(posix(word) for word in words)) == tuple(words)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "found", "command"),
     [
         (("python", "x.py"), (), ("python", "x.py")),
@@ -82,7 +83,7 @@ def test_variables_before_the_command_are_told_from_it(
     assert assignments(words) == (found, command)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "found"),
     [
         ("rm -r out; python victim.py", ";"),
@@ -120,7 +121,7 @@ def test_what_only_a_shell_would_act_on_is_found(line: str, found: str | None) -
     assert shell_syntax(line) == found
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "found"),
     [
         ("a $HOME/b", "$HOME"),
@@ -162,7 +163,7 @@ def test_what_needs_no_shell_has_the_words_that_a_shell_makes_of_it(tmp_path: Pa
         assert shell_syntax(line) is None and tuple(shown.stdout.split("\0")[:-1]) == split(line)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pasted", "line"),
     [
         ("python x.py \\\n  --lr 3\n", "python x.py   --lr 3"),
@@ -177,7 +178,7 @@ def test_lines_that_end_with_a_backslash_are_one(pasted: str, line: str) -> None
     assert one_line(pasted) == line
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("program", "said"),
     [
         ("python", ""),

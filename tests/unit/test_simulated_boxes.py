@@ -17,6 +17,7 @@ from gputui.sources.simulated.details import detailed
 from gputui.sources.simulated.motion import at, past_at
 from gputui.sources.simulated.source import SimulatedSource, named
 from gputui.sources.source import NoSourceError, Want
+from table_tests import each_row
 from unit.builders import NOW
 
 SECONDS = tuple(range(0, 130, 5))
@@ -47,14 +48,14 @@ def test_a_box_that_is_not_there_names_those_that_are() -> None:
     assert "moonbase" in str(none.value) and "rtx3090" in str(none.value)
 
 
-@pytest.mark.parametrize("name", BOXES)
+@each_row("name", BOXES)
 def test_the_same_moment_always_looks_the_same(name: str) -> None:
     film = _film(name)
     backwards = [at(BOXES[name], second, NOW) for second in reversed(SECONDS)]
     assert film == backwards[::-1]
 
 
-@pytest.mark.parametrize("name", BOXES)
+@each_row("name", BOXES)
 def test_devices_keep_their_identity_while_they_move(name: str) -> None:
     film = _film(name)
     names = {(d.uuid, d.index, d.name, d.pci_bus_id) for d in film[0].devices}
@@ -71,7 +72,7 @@ def test_no_two_devices_of_all_boxes_have_the_same_key() -> None:
     assert len(set(uuids)) == len(uuids)
 
 
-@pytest.mark.parametrize("name", BOXES)
+@each_row("name", BOXES)
 def test_memory_never_exceeds_what_there_is(name: str) -> None:
     for snapshot in _film(name):
         for device in snapshot.devices:
@@ -83,7 +84,7 @@ def test_memory_never_exceeds_what_there_is(name: str) -> None:
             assert held <= device.memory_used
 
 
-@pytest.mark.parametrize("name", BOXES)
+@each_row("name", BOXES)
 def test_percentages_and_temperatures_are_possible(name: str) -> None:
     for snapshot in _film(name):
         for device in snapshot.devices:
@@ -93,7 +94,7 @@ def test_percentages_and_temperatures_are_possible(name: str) -> None:
             assert (device.power or 0) <= (device.power_limit or 1_000)
 
 
-@pytest.mark.parametrize("name", sorted(set(BOXES) - {"empty", "idle", "laptop"}))
+@each_row("name", sorted(set(BOXES) - {"empty", "idle", "laptop"}))
 def test_a_box_with_somebody_on_it_moves(name: str) -> None:
     film = _film(name)
     assert len({tuple(d.utilization for d in snapshot.devices) for snapshot in film}) > 3 or (
@@ -101,7 +102,7 @@ def test_a_box_with_somebody_on_it_moves(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", BOXES)
+@each_row("name", BOXES)
 def test_since_when_a_device_is_idle_is_what_its_past_shows(name: str) -> None:
     for elapsed in (0.0, 20.0):
         for device in at(BOXES[name], elapsed, NOW).devices:
@@ -161,7 +162,7 @@ def test_one_lost_device_does_not_take_the_others_with_it() -> None:
     assert _states(at(BOXES["lost"], 5.0, NOW)) == {"lost": 2, "busy": 2, "free": 4}
 
 
-@pytest.mark.parametrize("name", BOXES)
+@each_row("name", BOXES)
 def test_every_link_is_a_word_that_there_is_and_the_same_in_both_directions(name: str) -> None:
     snapshot = at(BOXES[name], 0.0, NOW)
     for i, row in enumerate(snapshot.links):
@@ -186,7 +187,7 @@ def test_a_divided_gpu_is_followed_by_its_instances() -> None:
     assert parent.utilization is None and all(part.utilization is None for part in parts)
 
 
-@pytest.mark.parametrize("name", BOXES)
+@each_row("name", BOXES)
 def test_what_a_driver_does_not_support_is_never_a_number(name: str) -> None:
     snapshot = at(BOXES[name], 20.0, NOW)
     whole: list[Device] = [device for device in snapshot.devices if device.parent is None]

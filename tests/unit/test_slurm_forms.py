@@ -16,6 +16,7 @@ from gputui.sources.slurm.read import Slurm
 from gputui.sources.slurm.words import hosts, node_gpus, ranges, read_gres, states
 from gputui.sources.source import NoSourceError
 from gputui.system.root import Root
+from table_tests import each_row
 
 TEXT = (
     "NodeName=n1 Arch=x86_64 CPUTot=16 AvailableFeatures=(null) Gres=gpu:h100:4(S:0-1),shard:8"
@@ -71,7 +72,7 @@ def test_nothing_is_made_of_what_the_names_of_other_jobs_say() -> None:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "found"),
     [
         ("gpu:4", (Gpus("", 4),)),
@@ -99,7 +100,7 @@ def test_devices_that_are_only_counted_are_in_use_somewhere() -> None:
     assert full.in_use() == {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "found"),
     [
         ("n[1-2,07],login", ("n1", "n2", "n07", "login")),
@@ -119,7 +120,7 @@ def test_lists_are_bounded() -> None:
     assert hosts("n[0-999999999]") == () and ranges("0-999999") == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "word", "usable"),
     [
         ("IDLE", "idle", True),

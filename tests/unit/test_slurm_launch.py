@@ -13,6 +13,7 @@ from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.slurm_launch import SlurmError, SlurmRequest, through_slurm
 from gputui.vendors.gaudi.vendor import VENDOR as GAUDI
+from table_tests import each_row
 from unit.builders import gpu
 
 TWO = (gpu(0), gpu(1))
@@ -49,7 +50,7 @@ def test_devices_that_are_no_gpus_to_slurm_are_a_gres() -> None:
     assert "--gres=hpu:2" in through_slurm(launch, SlurmRequest()).argv
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "expected"),
     [
         (SlurmRequest(processes=2, order=(0, 1)), ["--gpu-bind=single:1"]),
@@ -112,7 +113,7 @@ def test_mpirun_has_the_tasks_of_a_batch_job() -> None:
     assert "--ntasks=2" in argv and argv[-1].startswith("--wrap=exec mpirun ")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         ("deepspeed", "t.py"),

@@ -22,6 +22,7 @@ from gputui.sources.simulated.spec import Gpu, sockets
 from gputui.sources.source import Want
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
+from table_tests import each_row
 from unit.builders import box, gpu
 from unit.claims_support import Box
 from unit.simulated_gpus import A100, RTX_3090_GPU, RTX_4090_GPU
@@ -38,7 +39,7 @@ def _picked(snapshot: Snapshot, count: int) -> list[int]:
     return indices(best(snapshot, snapshot.devices, count)[0].devices)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("gpus", "count", "chosen"),
     [
         ((T400, RTX_4090_GPU), 1, [1]),
@@ -100,7 +101,7 @@ def test_one_slower_device_outweighs_any_number_of_faster_ones(models: list[dict
         assert weights[slower] > len(devices) * weights[faster] or len(weights) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("free", "classes"),
     [
         ([24, 24, 24], [0, 0, 0]),

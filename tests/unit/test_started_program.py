@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from gputui.launching.python_command import Started, started_program
+from table_tests import each_row
 
 RUN = "torch.distributed.run"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "started"),
     [
         ("torchrun x.py", Started("torchrun", None, 1)),

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from gputui.launching.host_environment import ThisHost
 from gputui.launching.shell_words import split
 from gputui.launching.started_script import StartedScript, launcher_words, started_script
+from table_tests import each_row
 from unit.host_environments import Told
 
 FILES = {
@@ -29,7 +28,7 @@ def found(line: str, directory: str | None = None) -> StartedScript | None:
     return started_script(split(line), Told(files=FILES), directory)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "name", "arguments"),
     [
         ("bash train.sh", "train.sh", ()),
@@ -53,7 +52,7 @@ def test_a_shell_script_is_found(line: str, name: str, arguments: tuple[str, ...
     assert (script.name, script.arguments) == (name, arguments)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "name"),
     [
         ("python train.py --lr 3", "train.py"),
@@ -76,7 +75,7 @@ def test_a_python_script_is_found(line: str, name: str) -> None:
     assert script is not None and (script.kind, script.name) == ("python", name)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         "bash",
@@ -105,7 +104,7 @@ def test_a_script_is_looked_for_where_the_command_is_started() -> None:
     assert script is not None and script.text == "deepspeed"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "words"),
     [
         ("torchrun --nproc-per-node 2 t.py --x", 3),

@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from gputui.inventory.formatting import UNKNOWN
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
+from table_tests import each_row
 from unit.builders import NOW, box, busy, gpu, instance, recording
 from unit.calling import Call
 
@@ -45,7 +45,7 @@ def test_what_is_not_known_is_not_0() -> None:
     assert figures(box())["utilization"] == UNKNOWN
 
 
-@pytest.mark.parametrize("name", BOXES)
+@each_row("name", BOXES)
 def test_every_box_has_every_figure(name: str) -> None:
     snapshot = at(BOXES[name], 12.0, NOW)
     found = figures(snapshot)
@@ -58,7 +58,7 @@ def test_a_line_is_printed(call: Call) -> None:
     assert call("ls", "--demo=idle", "--format", "{free}/{total} {{free}}").line == "2/2 {free}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "{nothing}",

@@ -15,6 +15,7 @@ import pytest
 from gputui.choosing.verdict import GLYPHS
 from gputui.system import terminal_abilities
 from gputui.system.terminal_abilities import ascii_only, coloured, in_ascii
+from table_tests import each_row
 
 APP = Path(terminal_abilities.__file__).parents[1]
 LS = [sys.executable, "-m", "gputui", "ls", "--demo"]
@@ -38,7 +39,7 @@ class Pipe(Terminal):
         return False
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("stream", "environ", "expected"),
     [
         (Terminal(), {"TERM": "xterm"}, True),
@@ -117,7 +118,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "status"),
     [
         (["--version"], 0),

@@ -7,9 +7,10 @@ import os
 import pytest
 
 from gputui.tui.terminal_size import MOST, terminal_size
+from table_tests import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("told", "variables", "size"),
     [
         ((120, 40), (100_000, 100_000), (120, 40)),

@@ -32,6 +32,7 @@ from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.slurm_launch import SlurmRequest, through_slurm
 from gputui.launching.start import run_child
 from gputui.system import time_limit
+from table_tests import each_row
 from unit.builders import NOW, busy, gpu
 from unit.builders import box as box_of
 from unit.calling import Call
@@ -226,7 +227,7 @@ def test_a_command_that_ignores_the_signal_is_killed_with_what_it_has_started() 
     assert run_child(Launch(("sh", "-c", script), time_limit=0.1), os.environ) == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("text", ["", "0", "0.5", "-1", "nan", "inf", "4x", "1e400", "400d"])
+@each_row("text", ["", "0", "0.5", "-1", "nan", "inf", "4x", "1e400", "400d"])
 def test_a_limit_that_is_no_time_is_a_wrong_call(call: Call, text: str) -> None:
     assert "time" in call("run", "--gpus", "none", f"--time={text}", "--", "true").refused(2)
 

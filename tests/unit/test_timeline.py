@@ -19,6 +19,7 @@ from gputui.timeline import ring_file
 from gputui.timeline.keeper import Keeper, with_kept_past
 from gputui.timeline.ring import Ring
 from gputui.timeline.store import TIERS, Span, Store, Timelines
+from table_tests import each_row
 from unit.builders import GIB, NOW, box, gpu, instance
 
 KEY = gpu(0).key
@@ -85,7 +86,7 @@ def test_a_clock_that_is_set_back_leaves_nothing_in_the_future() -> None:
     assert [value for value in _read(far_back, 12 * 3600, 50) if value is not None] == [30]
 
 
-@pytest.mark.parametrize("columns", [1, 59, 60, 97, 300])
+@each_row("columns", [1, 59, 60, 97, 300])
 def test_a_moment_falls_into_the_column_that_begins_with_it(columns: int) -> None:
     span = Span.at(NOW + 12.3, 300, columns)
     assert [span.column(span.time(column)) for column in range(columns)] == list(range(columns))
@@ -137,7 +138,7 @@ def test_where_only_minutes_are_known_seconds_show_them() -> None:
     assert timelines.averaged("GPU-none", "power", span) == 0
 
 
-@pytest.mark.parametrize("second", [0, 10, 37])
+@each_row("second", [0, 10, 37])
 def test_the_past_of_the_demo_has_no_gap_wherever_in_a_minute_it_is_opened(second: int) -> None:
     opened = NOW // 60 * 60 + second
     source, store = SimulatedSource(BOXES["idle"], lambda: opened), Store()
@@ -223,7 +224,7 @@ def test_damage_is_noticed(where: int, garbage: bytes) -> None:
     assert found.items() <= _as_kept(MINUTE - 1, MINUTE).items()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data",
     [b"", b"x" * 100, b"gputui timeline1" + bytes(8), b"%08x\n[1, [1]]" % crc32(b"[1, [1]]"), _FILE[:-4]],
 )
@@ -332,7 +333,7 @@ def test_where_nothing_can_be_written_nothing_fails(tmp_path: Path) -> None:
     assert run.keeper.problem and _files(tmp_path) == ["gputui"]
 
 
-@pytest.mark.parametrize("kind", ["pipe", "link", "garbage", "huge"])
+@each_row("kind", ["pipe", "link", "garbage", "huge"])
 def test_a_file_that_is_not_ours_is_not_read(tmp_path: Path, kind: str) -> None:
     run = _Run(tmp_path, MINUTE)
     run.pass_minutes(2)

@@ -25,6 +25,7 @@ from gputui.sources.simulated.motion import at
 from gputui.vendors.nvidia.source import REMEDIES
 from messages import lines_of
 from simnvml import SimulatedNvml
+from table_tests import each_row
 from unit.builders import NOW, box, document, gpu, instance, recording
 from unit.calling import Call, caller
 
@@ -87,12 +88,12 @@ WHOLE: dict[str, str] = {
 }
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@each_row("name", WHOLE)
 def test_the_text_is_exactly_that_of_nvidia_smi(call: Call, name: str) -> None:
     assert call("--demo", name).text == f"{WHOLE[name]}\n{LEGEND}"
 
 
-@pytest.mark.parametrize("name", [name for name in BOXES if name not in ("lost", "mixed-vendors")])
+@each_row("name", [name for name in BOXES if name not in ("lost", "mixed-vendors")])
 def test_the_text_of_every_box_reads_back(call: Call, name: str) -> None:
     printed = read(call("--demo", name).text)
     assert printed.gpus == tuple(f"GPU{n}" for n in range(len(BOXES[name].gpus)))
@@ -126,8 +127,8 @@ def test_network_devices_have_rows_columns_and_a_legend(call: Call, save: Save) 
     )
 
 
-@pytest.mark.parametrize("form", [[], ["--p2p"], ["--tree"]])
-@pytest.mark.parametrize("name", [name for name in BOXES if name != "lost"])
+@each_row("form", [[], ["--p2p"], ["--tree"]])
+@each_row("name", [name for name in BOXES if name != "lost"])
 def test_every_form_of_every_box_is_plain_text(call: Call, name: str, form: list[str]) -> None:
     text = call("--demo", name, *form).text
     assert text.endswith("\n") and not text.endswith("\n\n")
@@ -144,7 +145,7 @@ def test_the_tree_has_every_device_once(call: Call) -> None:
 # Peer access.
 
 
-@pytest.mark.parametrize(("name", "word"), [("idle", "OK"), ("mixed", "OK"), ("a100-mig", "OK")])
+@each_row(("name", "word"), [("idle", "OK"), ("mixed", "OK"), ("a100-mig", "OK")])
 def test_peer_access_is_a_matrix_of_its_own(call: Call, name: str, word: str) -> None:
     matrix = f"\tGPU0\tGPU1\nGPU0\tX\t{word}\nGPU1\t{word}\tX\n"
     assert call("--demo", name, "--p2p").text == f"{matrix}\n{PEER_LEGEND}"
@@ -172,7 +173,7 @@ def test_peer_access_may_be_another_each_way(call: Call, save: Save) -> None:
 LINK_KEYS = {"devices", "labels", "link", "kind", "count", "generation", "gb_per_s", "weight", "peer_access"}
 
 
-@pytest.mark.parametrize("name", [name for name in BOXES if name not in ("lost", "mixed-vendors")])
+@each_row("name", [name for name in BOXES if name not in ("lost", "mixed-vendors")])
 def test_json_has_every_pair_of_gpus_once(call: Call, name: str) -> None:
     told = call("--demo", name, "--json").json
     assert set(told) == {"schema", "host", "devices", "matrix", "links", "topology"}
@@ -196,7 +197,7 @@ def test_json_has_every_pair_of_gpus_once(call: Call, name: str) -> None:
         assert link["count"] is None or link["count"] == direct_links(link["link"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "pair", "expected"),
     [
         ("dgx-h100", [0, 7], ("NV18", "NVLink", 18, 4, 370.8, "OK")),
@@ -220,7 +221,7 @@ def test_a_pair_has_kind_count_generation_and_speed(
     assert tuple(link[key] for key in keys) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "ends", "between", "speed"),
     [
         ("PIX", ((5, 16), (5, 16)), None, 48.0),
@@ -249,7 +250,7 @@ def test_the_speed_over_pcie_is_that_of_the_narrower_end(
     assert link["count"] is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("capability", "generation", "speed"),
     [
         ("6.0", 1, 72.0),
@@ -273,7 +274,7 @@ def test_the_speed_of_nvlinks_follows_from_their_generation(
     )
 
 
-@pytest.mark.parametrize("capability", [None, "8.9", "99.0", "", "x", "9"])
+@each_row("capability", [None, "8.9", "99.0", "", "x", "9"])
 def test_nvlinks_of_a_gpu_that_is_not_known_have_no_speed(
     call: Call, save: Save, capability: str | None
 ) -> None:
@@ -389,7 +390,7 @@ def test_a_real_box_is_asked_for_its_wiring_only(call: Call, nvml_here: Simulate
     }
 
 
-@pytest.mark.parametrize("code", sorted(REMEDIES))
+@each_row("code", sorted(REMEDIES))
 def test_no_driver_is_status_3_with_cause_and_remedy(
     call: Call, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
@@ -403,7 +404,7 @@ def test_no_driver_is_status_3_with_cause_and_remedy(
 # --from: a recording, or the output of nvidia-smi.
 
 
-@pytest.mark.parametrize("name", ["dgx-1", "shared", "a100-mig", "gb10"])
+@each_row("name", ["dgx-1", "shared", "a100-mig", "gb10"])
 def test_a_recording_prints_as_the_box_did(call: Call, save: Save, name: str) -> None:
     file = save(at(BOXES[name], 0.0, NOW), "box.json")
     for form in ([], ["--p2p"], ["--json"]):
@@ -421,8 +422,8 @@ def test_a_printed_matrix_prints_as_it_was(call: Call, save: Save) -> None:
     assert call("--from", save(PRINTED)).text == f"{PRINTED}\n{LEGEND}"
 
 
-@pytest.mark.parametrize("option", ["--from", "--demo"])
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@each_row("option", ["--from", "--demo"])
+@each_row("file", FILES, ids=lambda file: file.stem)
 def test_every_recorded_matrix_can_be_replayed(call: Call, file: Path, option: str) -> None:
     truth, again = read(file.read_text()), read(call(option, str(file)).text)
     assert (again.links, again.nics, again.nic_links) == (truth.links, truth.nics, truth.nic_links)
@@ -448,7 +449,7 @@ def test_both_can_come_from_standard_input(call: Call, monkeypatch: pytest.Monke
     assert "NV" in call("--from", "-").text
 
 
-@pytest.mark.parametrize("words", [["--from", "F"], ["--from=F"], ["--demo", "F"], ["--demo=F"]])
+@each_row("words", [["--from", "F"], ["--from=F"], ["--demo", "F"], ["--demo=F"]])
 def test_a_file_may_be_named_in_either_form(call: Call, save: Save, words: list[str]) -> None:
     file = save(PRINTED)
     assert read(call(*(word.replace("F", file) for word in words)).text).links[0][1] == "NV4"
@@ -497,7 +498,7 @@ def test_a_demo_of_a_recording_is_no_matrix(call: Call, save: Save) -> None:
 # Wrong calls, and files with hostile content: one line, nothing on stdout.
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words",
     [
         ["nonsense"],
@@ -552,8 +553,8 @@ GARBAGE: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("option", ["--from", "--demo"])
-@pytest.mark.parametrize("content", GARBAGE.values(), ids=GARBAGE.keys())
+@each_row("option", ["--from", "--demo"])
+@each_row("content", GARBAGE.values(), ids=GARBAGE.keys())
 def test_a_file_that_is_neither_is_one_line_and_status_3(
     call: Call, save: Save, option: str, content: bytes
 ) -> None:
@@ -567,14 +568,14 @@ HEADINGS = {
 }
 
 
-@pytest.mark.parametrize("content", HEADINGS.values(), ids=HEADINGS.keys())
+@each_row("content", HEADINGS.values(), ids=HEADINGS.keys())
 def test_a_demo_with_a_heading_that_cannot_be_is_one_line_and_status_3(
     call: Call, save: Save, content: bytes
 ) -> None:
     assert call("--demo", save(content)).refused(3)
 
 
-@pytest.mark.parametrize("content", HEADINGS.values(), ids=HEADINGS.keys())
+@each_row("content", HEADINGS.values(), ids=HEADINGS.keys())
 def test_a_recording_with_a_heading_that_cannot_be_is_too(call: Call, save: Save, content: bytes) -> None:
     assert call("--from", save(content)).refused(3)
 

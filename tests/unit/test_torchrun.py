@@ -14,6 +14,7 @@ from gputui.cli.run import parser as run_parser
 from gputui.launching.compose import compose
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Meeting
+from table_tests import each_row
 from unit.builders import gpu
 from unit.host_environments import Told
 
@@ -44,7 +45,7 @@ def line(launch: Launch) -> str:
 # Its variables.
 
 
-@pytest.mark.parametrize("text", ["2", "1:2", "2:2"])
+@each_row("text", ["2", "1:2", "2:2"])
 def test_machines_that_a_variable_waits_for_are_not_waited_for(text: str) -> None:
     """--standalone is a rendezvous that no other machine knows: it would wait for ever."""
     launch = made("torchrun x.py", environ={"PET_NNODES": text})
@@ -54,7 +55,7 @@ def test_machines_that_a_variable_waits_for_are_not_waited_for(text: str) -> Non
     assert f"PET_NNODES={text} in your environment" in warning
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "refused"),
     [
         ("--nnodes 2 --node-rank 1", False),
@@ -78,7 +79,7 @@ def test_one_machine_is_one(text: str) -> None:
     assert "--nnodes=1" not in made("torchrun x.py", environ={"PET_NNODES": text}).argv
 
 
-@pytest.mark.parametrize("given", ["--nnodes=2", "--rdzv-endpoint=h:1", "--master-addr h"])
+@each_row("given", ["--nnodes=2", "--rdzv-endpoint=h:1", "--master-addr h"])
 def test_a_meeting_place_of_the_users_own_may_wait(given: str) -> None:
     launch = made(f"torchrun {given} x.py", environ={"PET_NNODES": "2"})
     assert not any(word in launch.argv for word in ("--nnodes=1", "--standalone"))
@@ -92,7 +93,7 @@ def test_a_variable_that_the_command_takes_away_does_not_count() -> None:
 # Several machines.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rendezvous", "endpoint"),
     [
         ("head", "head:29400"),
@@ -258,7 +259,7 @@ def test_more_processes_than_devices_can_be_asked_for() -> None:
 NUMACTL = {"numactl": "/usr/bin/numactl", "torchrun": "/v/bin/torchrun"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("version", "programs", "count", "remark"),
     [
         ((2, 9), NUMACTL, 2, None),
@@ -283,7 +284,7 @@ def test_a_binding_that_was_given_stays() -> None:
     assert line(launch) == f"torchrun {TWO} --numa-binding=core-complex x.py"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "added"),
     [
         ("", "--log-dir=/l --redirects=3 --tee=3"),
@@ -300,7 +301,7 @@ def test_a_log_a_rank_is_kept(given: str, added: str) -> None:
 # Its interpreter.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "expected"),
     [
         ("torchrun x.py", "/v/python -m torch.distributed.run {} x.py"),

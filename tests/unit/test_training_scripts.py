@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gputui.launching.shell_script import read_shell
 from gputui.launching.started_script import launcher_words
+from table_tests import each_row
 from unit.training_scripts import TRAININGS
 
 NOT_FOLLOWED = (
@@ -19,7 +18,7 @@ count."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
-@pytest.mark.parametrize("name", TRAININGS)
+@each_row("name", TRAININGS)
 def test_what_a_training_script_starts(name: str) -> None:
     training = TRAININGS[name]
     found, followed = read_shell(training.text, training.arguments, training.environ)

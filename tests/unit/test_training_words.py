@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.memory_warning import memory_warning
 from gputui.launching.training_words import NO_TRAINING, Training, training_of
+from table_tests import each_row
 from unit.builders import box, gpu
 from unit.host_environments import Told
 
@@ -26,7 +27,7 @@ def read(line: str, directory: str | None = None, **files: str) -> Training:
     return training_of(options, {"HOME": "/home/u"}, told)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "said"),
     [
         ("python train.py", {}),
@@ -92,7 +93,7 @@ def test_axolotl_loads_weights_in_the_type_that_it_computes_in() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "script", "trainer"),
     [
         ("python run_clm.py --model_name_or_path a", "", True),
@@ -112,7 +113,7 @@ def test_whether_it_is_transformers_trainer(line: str, script: str, trainer: boo
     assert read(line, "/job", **{"/job/t.py": script}).trainer is trainer
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("script", "said"),
     [
         (
@@ -158,7 +159,7 @@ def test_accelerate_s_own_file_says_precision_and_checkpointing() -> None:
     assert (found.precision, found.checkpointing, found.offloads) == ("autocast", True, False)
 
 
-@pytest.mark.parametrize("text", ["", "[", "- a", "model: [1]", "model: {a: b}", "model: null", "1: 2"])
+@each_row("text", ["", "[", "- a", "model: [1]", "model: {a: b}", "model: null", "1: 2"])
 def test_a_file_that_says_nothing_is_none(text: str) -> None:
     assert read("trl sft --config x.yaml", x_yaml=text).model is None
 
@@ -193,7 +194,7 @@ def test_a_container_s_paths_are_not_ours() -> None:
     assert read("") == NO_TRAINING
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "serves", "trains"),
     [
         ("vllm serve a", True, False),
@@ -266,7 +267,7 @@ def test_the_trainer_s_files_say_checkpointing_and_passes() -> None:
     assert found.accumulation == 4 and found.splits
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "name", "value"),
     [
         ("torchrun t.py --model a --ddp_bucket_cap_mb wide", "ddp-bucket-cap-mb", "wide"),
@@ -306,7 +307,7 @@ def test_a_value_that_is_not_planned_is_one_sentence(line: str, name: str, value
     assert name in doubt and value in doubt and "\n" not in doubt
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         "vllm serve a --max-model-len auto --kv-cache-dtype auto --data-parallel-size 1",
@@ -321,7 +322,7 @@ def test_a_value_that_leaves_it_to_the_program_is_no_doubt(line: str) -> None:
     assert read(line).doubts == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "from accelerate import *\nk = DistributedDataParallelKwargs(gradient_as_bucket_view=True)\n",

@@ -29,6 +29,7 @@ from gputui.inventory.typed_json import (
     parsed,
     within,
 )
+from table_tests import each_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ RIGHT: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "place"),
     [
         ([], "expected an object"),
@@ -196,7 +197,7 @@ def test_a_list_a_text_and_a_value_can_be_bounded() -> None:
             form_of(kind).read(too_much)
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"[" * 100_000, b"1" * 5000])
+@each_row("data", [b"", b"{", b"\xff", b"[" * 100_000, b"1" * 5000])
 def test_what_is_no_json_is_refused(data: bytes) -> None:
     with pytest.raises(DocumentError, match="not JSON"):
         loads(data)

@@ -29,6 +29,7 @@ from gputui.timeline.keeper import Keeper
 from gputui.timeline.store import Store
 from gputui.timeline.usage import Day, Figures, Meter, Recorded, file_of, folder_of, of_past, recorded
 from gputui.timeline.usage_columns import MOST_ROWS, usage_columns
+from table_tests import each_row
 from unit.builders import GIB, NOW, box, busy, gpu, job
 from unit.calling import Call
 from unit.jobs_support import desk_at, until
@@ -252,7 +253,7 @@ _WRONG_KINDS = [
 """Written by another program: the checksum is right."""
 
 
-@pytest.mark.parametrize(
+@each_row(
     "damage",
     [b"", b"garbage", b"\0" * 100, b"[" * 100_000, b"00000000\n[]\n", *_WRONG_KINDS],
     ids=[
@@ -292,7 +293,7 @@ def test_a_damaged_day_is_lost_alone_and_said(
     assert file.with_suffix(usage.DAMAGED).read_bytes() == damage
 
 
-@pytest.mark.parametrize("kind", ["pipe", "huge", "folder"])
+@each_row("kind", ["pipe", "huge", "folder"])
 def test_what_is_no_file_of_a_day_is_said(tmp_path: Path, kind: str) -> None:
     folder = folder_of(tmp_path / "gputui")
     folder.mkdir(parents=True)
@@ -501,7 +502,7 @@ def test_a_box_without_any_record_says_how_to_begin(call: Call) -> None:
     assert call("usage", "--json").json["rows"] == []
 
 
-@pytest.mark.parametrize("place", ["the state folder", "the folder of days", "a day"])
+@each_row("place", ["the state folder", "the folder of days", "a day"])
 def test_a_record_that_cannot_be_read_is_not_called_missing(
     tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
@@ -561,6 +562,7 @@ def test_a_simulated_box_has_the_usage_of_its_past() -> None:
     assert found.rows("user")[-1][0] == {"user": ""}
 
 
+@pytest.mark.thorough
 def test_no_crowd_of_users_makes_a_day_too_large_to_be_read() -> None:
     """The containers of one person can have 65,536 users, each with a claim for a moment."""
     day = Day(NOW, NOW, 86_400.0, {gpu(n).key: str(n) for n in range(72)})

@@ -30,6 +30,7 @@ from gputui.choosing.verdict_text import brief, reason
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault, FaultKind
 from gputui.inventory.process import ANOTHER_NAMESPACE, OWNER_UNKNOWN, Kind, Process
+from table_tests import each_row
 from unit.builders import GIB, MIB, NOW, box, busy, gpu, instance, job
 
 PARENT = gpu(0, mig=True, utilization=None, memory_utilization=None)
@@ -190,7 +191,7 @@ def test_an_instance_of_a_lost_gpu_is_not_free() -> None:
     assert not verdicts(box(parent, part))[part.key].free
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("device", "state"),
     [
         (gpu(), "claimed"),

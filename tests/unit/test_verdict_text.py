@@ -63,6 +63,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.system import namespaces
 from gputui.tui.app_state import AppState
+from table_tests import each_row
 from unit.builders import GIB, MIB, NOW, box, busy, gpu, job
 
 CLAIM = Claim(gpu().key, "ana", NOW - 7200, "python x.py")
@@ -170,7 +171,7 @@ TEXTS: list[tuple[State, Cause, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("state", "cause", "full", "few"), TEXTS)
+@each_row(("state", "cause", "full", "few"), TEXTS)
 def test_the_table_of_texts(state: State, cause: Cause, full: str, few: str) -> None:
     verdict = Verdict(state, cause)
     assert (reason(verdict, NOW), brief(verdict, NOW)) == (full, few)
@@ -202,7 +203,7 @@ def test_a_container_is_told_that_only_its_host_sees_who_holds_memory(
         assert ("on its host" in reason(held, NOW)) is on_host
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("vendor", "names"),
     [
         ("nvidia", ("-i 6", "-i 0000:c1:00.0")),
@@ -250,7 +251,7 @@ def test_who_claims_a_device_where_that_is_known() -> None:
     assert claimed("GPU 3", None, NOW) == "GPU 3 is claimed by another job"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("why", "text"),
     [
         (Verdict("unknown", Unreadable("memory")), "unknown: the driver does not report its memory"),

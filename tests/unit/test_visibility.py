@@ -10,6 +10,7 @@ from gputui.inventory.device import Device
 from gputui.vendors.nvidia.vendor import VENDOR
 from gputui.vendors.registry import inherited
 from gputui.vendors.visibility import Inherited
+from table_tests import each_row
 from unit.builders import box, gpu, instance
 
 FOUR = box(*(gpu(index) for index in range(4)))
@@ -58,7 +59,7 @@ def test_forms_are_never_mixed() -> None:
     assert identifiers((gpu(0), part)) == f"{A},{part.uuid}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "read"),
     [
         ("0,2,-1,1", ("0", "2")),
@@ -117,7 +118,7 @@ def test_an_empty_variable_gives_nothing_and_that_is_no_mistake(text: str) -> No
     assert _inherited(text) == Inherited((("CUDA_VISIBLE_DEVICES", text),), (), None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "indices"),
     [
         ("0", [0]),
@@ -134,7 +135,7 @@ def test_a_plain_list_is_read_in_its_order(text: str, indices: list[int]) -> Non
     assert _inherited(text).warning is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "indices", "culprit"),
     [
         ("0,2,-1,1", [0, 2], "'-1'"),
@@ -165,7 +166,7 @@ def test_the_first_entry_that_names_nothing_ends_the_list_and_is_named(
     assert culprit in (_inherited(text).warning or "")
 
 
-@pytest.mark.parametrize("text", ["0,0", "1,0,1", f"{A},{A}", "0,00"])
+@each_row("text", ["0,0", "1,0,1", f"{A},{A}", "0,00"])
 def test_an_entry_that_is_there_twice_leaves_nothing(text: str) -> None:
     assert _indices(text) == []
     assert "twice" in (_inherited(text).warning or "")
@@ -193,7 +194,7 @@ def test_numbers_of_unequal_devices_without_bus_order_are_not_known() -> None:
     assert set(found.keys) == set(mixed.by_key)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "environ",
     [
         {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},

@@ -19,6 +19,7 @@ from gputui.launching.argument_vector import OptionTable
 from gputui.launching.compose import compose
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.wrappers import _UV, _UVX, assigned, unwrap, with_variables
+from table_tests import each_row
 from unit.builders import gpu
 from unit.host_environments import Told
 
@@ -101,12 +102,12 @@ BEFORE = [
 ]
 
 
-@pytest.mark.parametrize("before", BEFORE)
+@each_row("before", BEFORE)
 def test_a_wrapper_is_seen_through(before: str) -> None:
     assert apart(f"{before} torchrun -n 5 x.py --") == (before, "torchrun -n 5 x.py --")
 
 
-@pytest.mark.parametrize("before", BEFORE)
+@each_row("before", BEFORE)
 def test_what_is_behind_a_wrapper_is_completed_there(before: str) -> None:
     argv = compose(
         [gpu(0), gpu(1)], LaunchOptions((*shlex.split(before), "torchrun", "x.py")), {}, Told()
@@ -128,7 +129,7 @@ def test_what_is_behind_a_wrapper_is_completed_there(before: str) -> None:
     assert shlex.join(argv) == f"{before} {added}torchrun --standalone --nproc-per-node=2 x.py"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("command", "words"),
     [
         ("uv run -m torch.distributed.run x.py", "--standalone --nproc-per-node=2 x.py"),
@@ -150,7 +151,7 @@ def test_a_launcher_that_is_a_module_is_completed_behind_what_starts_it(command:
     assert command.startswith(before) and words in behind
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         *(
@@ -203,7 +204,7 @@ REAL = [
 ]
 
 
-@pytest.mark.parametrize("before", REAL)
+@each_row("before", REAL)
 def test_the_real_program_starts_the_command_at_the_same_place(before: str, tmp_path: Path) -> None:
     words = shlex.split(before)
     if not all(shutil.which(name) for name in words if name in ("env", "nice", "timeout", words[0])):
@@ -239,7 +240,7 @@ def test_the_options_of_uv_that_take_a_value_are_uvs_own(words: str, table: Opti
 # The effects of wrappers on the variables.
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "found"),
     [
         ("env A=1 B=", (("A", "1"), ("B", ""))),
@@ -264,7 +265,7 @@ def test_variables_that_are_set_on_the_way_are_known(text: str, found: object) -
     assert assigned(shlex.split(text)) == found
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "is_hidden"),
     [
         *(
@@ -317,7 +318,7 @@ def test_a_line_of_ours_is_taken_back_without_a_word() -> None:
         assert shlex.split(again.line)[-1] == "x.py"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("before", "after"),
     [
         ("apptainer exec --env A=2 img", "apptainer exec --env A=2 img env B=x A=5,4"),
