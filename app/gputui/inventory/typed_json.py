@@ -365,7 +365,14 @@ def _object(form: Form) -> Form:
     def read(value: Any) -> Json:
         if value.__class__ is not dict:
             raise wrong(value, "an object")
-        return {key: inside(key, read_one, each) for key, each in value.items()}
+        found, key = {}, ""
+        try:
+            # Without `inside`, which takes a third of the time of an index of 100,000 texts.
+            for key, each in value.items():
+                found[key] = read_one(each)
+        except DocumentError as error:
+            raise error.within(key) from None
+        return found
 
     return Form(read, lambda value: {key: write(each) if write else each for key, each in value.items()})
 
