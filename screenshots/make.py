@@ -94,7 +94,7 @@ _CHOSEN = ("4", "5", "@launcher")
 _SCREENS: dict[str, tuple[str, ...]] = {
     "main": (),
     "check": ("@check",),
-    "experiments": ("D", "V"),
+    "experiments": ("D",),
     "device": ("right",),
     "export": ("@export", *["down"] * 4),
     "help": ("question_mark",),

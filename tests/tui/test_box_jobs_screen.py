@@ -91,7 +91,7 @@ async def test_each_job_has_its_box_and_each_box_that_has_none_says_why() -> Non
         opened(s, *BOXES)
         await s.press()
         found = rows(s)
-        assert "1 of 3 running, 1 waiting" in texts(s)[0] and "asking 1 of 5" in texts(s)[0]
+        assert "1 running, 1 waiting, 1 ended" in texts(s)[0] and "asking 1 of 5" in texts(s)[0]
         assert "running" in found["gpu1:m6u5"] and "GPU 0,1" in found["gpu1:m6u5"]
         assert "status 1" in found["gpu1:k3f9"] and "in line" in found["z:w"]
         assert (
@@ -189,7 +189,7 @@ async def test_a_job_is_stopped_by_a_key_that_is_pressed_twice(monkeypatch: pyte
         assert stopped == [] and "ended" in s.main.message
         await s.press("up", "S")
         footer = s.app.screen.query_one("#page-footer", Lines).texts
-        assert any("? ⏎ yes" in line for line in footer) and stopped == []
+        assert any("⏎ yes  esc no" in line for line in footer) and stopped == []
         await s.press("S")
         await s.until(lambda: stopped == ["gpu1:m6u5"] and told.asked == ["gpu1"])
         await s.until(lambda: "no such" in s.main.message)

@@ -1,4 +1,4 @@
-"""The page of comparisons, and how a comparison is started from a job."""
+"""Experiments on the page of jobs, and how a comparison is started from a job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 from textual.widgets import Static
 
+from gputui.allocating.device_request import DeviceRequest
+from gputui.cli.experiment import new_experiment
+from gputui.cli.experiment_call import prepared
 from gputui.inventory.job import Job
+from gputui.jobs.experiments.axes import Axis
 from gputui.jobs.experiments.record import Experiment, Row, Run
 from gputui.jobs.experiments.request import ExperimentRequest
 from gputui.jobs.experiments.store import begin, kept, running_alone
@@ -20,18 +24,16 @@ from gputui.jobs.store import all_jobs
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
 from gputui.requesting.launch_request import LaunchRequest
-from gputui.tui.screens.confirm import ConfirmScreen
-from gputui.tui.screens.experiments import ExperimentsScreen
 from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.screens.line_input import LineScreen
-from gputui.tui.views.experiments import details, listed
+from gputui.tui.views.experiments import details
 from gputui.tui.views.text import width_of
 from gputui.tui.widgets.lines import Lines
 from table_tests import each_row
 from tui.support import Session
 from tui.support import session as moving
 from unit.builders import GIB, NOW
-from unit.jobs_support import Desk, ended
+from unit.jobs_support import Desk, ended, until
 
 session = functools.partial(moving, interval=1000)
 
@@ -56,51 +58,39 @@ def texts(s: Session, part: str = "#page-body") -> list[str]:
     return [text.rstrip() for text in s.app.screen.query_one(part, Lines).texts]
 
 
-async def test_without_comparisons_it_says_how_to_make_one_and_no_key_does_harm(
-    environ: dict[str, str],
-) -> None:
-    async with session(environ=environ) as s:
-        await s.press("D", "V")
-        assert isinstance(s.app.screen, ExperimentsScreen)
-        assert "gputui compare" in texts(s)[1] and not any(texts(s)[2:])
-        await s.press("tab", "y", "x", "x", "pagedown", "j", "G", "escape")
-        assert isinstance(s.app.screen, JobsScreen)
-
-
-@each_row(("state", "so_far"), [("running", True), ("done", False), ("stopped", False)])
-def test_the_best_of_one_that_runs_is_the_best_so_far(state: str, so_far: bool) -> None:
-    _, line = listed([compared(10.0, state=state)], 130, NOW)
-    text = "".join(text for text, _ in line)
-    assert "X=0" in text and ("so far" in text) == so_far
+def rows(s: Session) -> list[str]:
+    """The lines of the list."""
+    lines = texts(s)
+    return lines[2 : next(n for n, line in enumerate(lines) if n and line.startswith(" ─ "))]
 
 
 @pytest.mark.parametrize("size", [(80, 24), (130, 40)])
-async def test_the_last_one_is_first_with_its_table_and_bars(
+async def test_an_experiment_that_no_job_runs_has_a_row_with_its_table_and_bars(
     desk: Desk, environ: dict[str, str], size: tuple[int, int]
 ) -> None:
     first = store(desk, compared(20.0, 10.0))
     second = store(desk, compared(5.0, created=NOW + 1, state="stopped"))
     async with session(environ=environ, size=size) as s:
-        await s.press("D", "V")
-        lines = texts(s)
-        assert [line.split()[0] for line in lines[2:4]] == ["▸■", "✓"]
-        assert second.id in lines[2] and first.id in lines[3]
+        await s.press("D")
+        assert second.id in rows(s)[0] and first.id in rows(s)[1] and "X" in rows(s)[1]
         await s.press("j")
         lines = texts(s)
         assert any("+100.0%" in line and "ok" in line for line in lines)
-        assert any("best" in line and "█" in line for line in lines)
         assert all(len(line) <= size[0] for line in lines)
-        shown = [line for line in lines if " of 4 ─" in line]
-        assert "time of the process" in shown[0] and len(shown) == 4
-        await s.press("tab")
-        shown = [line for line in texts(s) if " of 4 ─" in line]
-        assert "steps per second" in shown[0]
+        await s.press("enter")
+        lines = texts(s)
+        assert not any(second.id in line for line in lines), "it has the whole page"
+        assert any("best" in line and "█" in line for line in lines)
+        titles = [line for line in lines if line.startswith(" ─ ")]
+        assert "time of the process" in titles[1] and "steps per second" in titles[2]
+        await s.press("enter")
+        assert second.id in rows(s)[0]
 
 
-async def test_a_page_without_room_for_all_bars_scrolls(desk: Desk, environ: dict[str, str]) -> None:
+async def test_results_without_room_for_all_bars_scroll(desk: Desk, environ: dict[str, str]) -> None:
     store(desk, compared(*(float(n) for n in range(1, 40))))
     async with session(environ=environ) as s:
-        await s.press("D", "V")
+        await s.press("D")
         assert not any("X=38" in line for line in texts(s))
         await s.press(*["pagedown"] * 6)
         assert any("X=38" in line and "█" in line for line in texts(s))
@@ -111,37 +101,35 @@ async def test_a_page_without_room_for_all_bars_scrolls(desk: Desk, environ: dic
 async def test_x_twice_removes_one_and_y_copies_it(desk: Desk, environ: dict[str, str]) -> None:
     store(desk, compared(20.0, 10.0))
     async with session(environ=environ) as s:
-        await s.press("D", "V", "y")
+        await s.press("D", "y")
         await s.until(lambda: s.written and "clipboard" in texts(s, "#page-footer")[0])
         await s.press("x")
         assert kept(desk.environ).records
         await s.press("x")
-        assert not kept(desk.environ).records and "no experiments" in texts(s)[1]
+        assert not kept(desk.environ).records and "no jobs" in texts(s)[1]
 
 
 async def test_a_comparison_that_runs_is_not_removed(desk: Desk, environ: dict[str, str]) -> None:
     made = store(desk, compared(1.0, state="running"))
     with running_alone(made):
         async with session(environ=environ) as s:
-            await s.press("D", "V", "x", "x")
-            assert kept(desk.environ).records and "1 of 1 running" in texts(s)[0]
+            await s.press("D", "x", "x")
+            assert kept(desk.environ).records and "1 running" in texts(s)[0]
 
 
 async def test_in_a_demo_there_are_none(desk: Desk, environ: dict[str, str]) -> None:
-    store(desk, compared(1.0))
+    made = store(desk, compared(1.0))
     async with session(environ=environ) as s:
         s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
-        await s.press("D", "V")
-        assert "no experiments" in texts(s)[1]
-        assert texts(s, "#page-footer")[-1] == " esc back  ? help", "no key of an experiment"
+        await s.press("D")
+        assert not any(made.id in line for line in texts(s))
 
 
 @each_row("width", [40, 80, 200])
 def test_hostile_values_and_narrow_pages_keep_to_their_cells(width: int) -> None:
     found = compared(1.0, 2.0, axes=(("env:\x1b[2J", "\x1b[2J\u202e" * 20),))
     found = replace(found, request=replace(found.request, metric="(x)"))
-    for room in (5, 24, 60):
-        assert all(width_of(line) <= width for line in details(found, 3, width, room))
+    assert all(width_of(line) <= width for line in details(found, width))
 
 
 # Starting one
@@ -161,15 +149,14 @@ async def test_v_starts_variants_of_a_jobs_command_as_a_job(desk: Desk) -> None:
         prompt = s.app.screen
         assert isinstance(prompt, LineScreen) and job.id in prompt.prompt
         await s.press(*"env", "colon", *"X=0,1", "enter")
-        await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
-        question = s.app.screen
-        assert isinstance(question, ConfirmScreen)
-        assert len(all_jobs(desk.environ)) == 1, "nothing is started before a yes"
-        assert [line for line in question.reasons if "X=" in line] == ["X=0", "X=1"]
-        assert any("about" in line for line in question.reasons), "how long it takes"
-        await s.press("enter")
         await s.until(lambda: isinstance(s.app.screen, JobsScreen))
-        assert "V shows" in texts(s, "#page-footer")[0]
+        question = " ".join(texts(s, "#page-footer"))
+        assert len(all_jobs(desk.environ)) == 1, "nothing is started before a yes"
+        assert "X=0, X=1" in question and "about" in question, "the variants, and how long it takes"
+        assert texts(s, "#page-footer")[-1].startswith(" ⏎ yes  esc no"), "in place of the keys of the page"
+        await s.press("enter")
+        (runner,) = (each for each in all_jobs(desk.environ) if experiment_of(each))
+        await s.until(lambda: isinstance(s.app.screen, JobsScreen) and s.app.screen.key == runner.id)
     (client,) = (each for each in all_jobs(desk.environ) if experiment_of(each))
     assert ended(client).status == 0, client.log.read_text()
     (found,) = kept(desk.environ).records
@@ -182,23 +169,60 @@ async def test_no_to_a_comparison_starts_nothing(desk: Desk) -> None:
     a_job(desk)
     async with session(environ={**os.environ, **desk.environ}) as s:
         await s.press("D", "v", *"env", "colon", *"X=0,1", "enter")
-        await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
-        await s.press("escape")
         await s.until(lambda: isinstance(s.app.screen, JobsScreen))
+        await s.press("escape")
+        assert isinstance(s.app.screen, JobsScreen), "Escape answers the question"
     assert len(all_jobs(desk.environ)) == 1 and not kept(desk.environ).records
 
 
-async def test_s_stops_the_job_that_runs_an_experiment_as_on_the_page_of_jobs(
-    desk: Desk, environ: dict[str, str]
-) -> None:
-    runner = desk.sh("exec sleep 300")
-    made = store(desk, compared(1.0, state="running", job=runner.id))
-    with running_alone(made):
-        async with session(environ=environ) as s:
-            await s.press("D", "V", "S")
-            assert not all_jobs(desk.environ)[0].over
-            await s.press("enter")
-            await s.until(lambda: all_jobs(desk.environ)[0].over)
+async def test_a_comparison_is_a_row_with_its_runs_below_and_s_stops_all_of_it(desk: Desk) -> None:
+    """The question to stop a run says what follows."""
+    gate = desk.gate()
+    options = LaunchOptions(("sh", "-c", gate.wait))
+    request = ExperimentRequest("comparison", LaunchRequest(options, DeviceRequest(names="none")))
+    request = replace(request, axes=(Axis("env", "X", ("0", "1", "2")),))
+    made = store(desk, new_experiment(request, prepared(request, print)))
+    runner = experiment_job(made, request, desk.environ)
+    until(lambda: len(all_jobs(desk.environ)) == 2)
+    async with session(environ={**os.environ, **desk.environ}, size=(130, 40)) as s:
+        (run,) = (each for each in all_jobs(desk.environ) if each.id != runner.id)
+        await s.press("D")
+        assert runner.id in rows(s)[0] and "1 of 3" in rows(s)[0]
+        assert rows(s)[1].startswith(f"    {run.id}") and "X=0, 1st of 3" in rows(s)[1]
+        assert s.app.screen.head(130)[-1][0].strip(" ─").startswith("1 running")  # type: ignore[attr-defined]
+        await s.press("j", "S")
+        question = " ".join(texts(s, "#page-footer"))
+        assert "2 of 3 runs" in question and runner.id in question
+        await s.press("escape", "k", "S")
+        assert f"comparison {made.id}" in " ".join(texts(s, "#page-footer"))
+        assert not any(each.over for each in all_jobs(desk.environ))
+        await s.press("enter")
+        await s.until(lambda: all(each.over for each in all_jobs(desk.environ)))
+    assert len(all_jobs(desk.environ)) == 2, "no further run has started"
+
+
+async def test_r_starts_a_comparison_again_as_the_command_line_does(desk: Desk) -> None:
+    request = ExperimentRequest("comparison", LaunchRequest(LaunchOptions(("sh", "-c", "echo $X"))))
+    launch = replace(request.launch, devices=DeviceRequest(names="none"))
+    request = replace(request, launch=launch, axes=(Axis("env", "X", ("0", "1")),))
+    made = store(desk, new_experiment(request, prepared(request, print)))
+    runner = ended(experiment_job(made, request, desk.environ))
+    async with session(environ={**os.environ, **desk.environ}) as s:
+        await s.press("D", "R")
+        assert len(kept(desk.environ).records) == 1, "it asks"
+        await s.press("enter")
+        await s.until(lambda: len(kept(desk.environ).records) == 2)
+        page = s.app.screen
+        assert isinstance(page, JobsScreen)
+
+        def job() -> str:
+            page.draw()
+            return str(page.key)
+
+        await s.until(lambda: job() != runner.id)
+        assert experiment_of(next(each for each in all_jobs(desk.environ) if each.id == job())) is not None
+    for each in all_jobs(desk.environ):
+        ended(each)
 
 
 async def test_an_experiment_that_no_job_runs_is_not_stopped(desk: Desk, environ: dict[str, str]) -> None:
@@ -206,7 +230,7 @@ async def test_an_experiment_that_no_job_runs_is_not_stopped(desk: Desk, environ
     made = store(desk, compared(1.0, state="running"))
     with running_alone(made):
         async with session(environ=environ) as s:
-            await s.press("D", "V", "S")
+            await s.press("D", "S")
             assert "Ctrl-C" in texts(s, "#page-footer")[0]
 
 
@@ -227,8 +251,8 @@ async def test_a_comparison_itself_and_no_job_at_all_are_not_compared(desk: Desk
         await s.press("D", "v")
         assert isinstance(s.app.screen, JobsScreen)
         made = store(desk, compared(1.0))
-        ended(experiment_job(made.id, made.request, desk.environ))
-        await s.press("v", "R")
+        ended(experiment_job(made, made.request, desk.environ))
+        await s.press("v", "R", "escape")
         assert isinstance(s.app.screen, JobsScreen)
         await s.press("c")
         assert s.main.app_state.options.command == made.request.words
@@ -241,7 +265,7 @@ async def test_sweeps_are_beside_comparisons(desk: Desk, environ: dict[str, str]
     request = ExperimentRequest("sweep", LaunchRequest(LaunchOptions(("t.py",))))
     sweep = store(desk, Experiment(Path(), "done", NOW + 1, request, (), (task,)))
     async with session(environ=environ) as s:
-        await s.press("D", "V")
+        await s.press("D")
         lines = texts(s)
         assert sweep.id in lines[2] and any("--seed 1" in line and "status 3" in line for line in lines)
         await s.press("x", "x")
@@ -258,5 +282,5 @@ async def test_a_run_whose_job_was_not_recorded_any_more_is_shown_as_it_ended(
     sweep = store(desk, Experiment(Path(), "stopped", NOW, request, (), (task,)))
     ended(desk.start("false", name=f"{sweep.id}.1"))
     async with session(environ=environ) as s:
-        await s.press("D", "V")
+        await s.press("D", "j")
         assert any("--seed 1" in line and "status 1" in line for line in texts(s))

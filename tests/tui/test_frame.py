@@ -18,8 +18,8 @@ from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.tui import panels
 from gputui.tui.actions import ACTIONS, BY_ID
 from gputui.tui.screens.confirm import ConfirmScreen
-from gputui.tui.screens.experiments import ExperimentsScreen
 from gputui.tui.screens.help import HelpScreen
+from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.messages import MessagesScreen
 from gputui.tui.screens.page import Page
@@ -412,11 +412,11 @@ async def test_the_palette_lists_few_words_in_four_groups_and_finds_the_rest(
         listed = {"palette", "up", "down", "first", "last", "page_up", "page_down"} | {*CHOSEN}
         assert every >= {action.title for action in ACTIONS if action.id not in listed}
         assert {"sort by memory", "theme light"} < every
-        await s.press("escape", "D", "colon")
+        await s.press("escape", "p", "colon")
         here = s.app.screen.item_keys()  # type: ignore[attr-defined]
         assert set(here) > set(titles) and here[0] not in titles
         await s.press(*"experiments", "enter")
-        assert isinstance(s.app.screen, ExperimentsScreen)
+        assert isinstance(s.app.screen, JobsScreen)
 
 
 @pytest.mark.parametrize(("word", "chosen", "other"), [("sort", "index", "user"), ("theme", "dark", "ansi")])

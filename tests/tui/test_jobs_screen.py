@@ -18,7 +18,7 @@ from gputui.allocating.claims.read import claims
 from gputui.allocating.device_request import DeviceRequest
 from gputui.choosing.grouping import Grouping
 from gputui.inventory.claim import Claim
-from gputui.inventory.job import Job, JobDevice
+from gputui.inventory.job import Job, JobDevice, Part
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
@@ -36,6 +36,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import SimulatedSource
 from gputui.tui.app_state import AppState
 from gputui.tui.controllers import launch as launch_controller
+from gputui.tui.message_log import MessageLog
 from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.views.jobs import facts_of, jobs_panel, listed, news, pieces_of, size_of_jobs
@@ -103,7 +104,7 @@ async def test_d_starts_a_job_that_D_shows_and_that_outlives_the_screen(desk: De
         assert texts(s)[1].split()[:4] == ["ID", "STATE", "RAN", "GPU"]
         assert f"▸ {job.id}  ▶ running" in texts(s)[2]
         assert "GPU 5,4" in texts(s)[2]
-        assert "1 of 1 running" in texts(s)[0]
+        assert "1 running" in texts(s)[0]
         devices = texts(s)[texts(s).index(next(t for t in texts(s) if "devices of" in t)) + 1 :][:3]
         assert "UTIL" in devices.pop(0)
         assert [re.split(r"\s+", line.replace("▸", " ").strip())[0] for line in devices] == ["5", "4"]
@@ -127,7 +128,7 @@ async def test_the_log_follows_and_the_end_is_shown(desk: Desk) -> None:
         await s.until(lambda: shown(s, "✕ status 3"))
         assert refreshed(job).over
         assert "following" not in "\n".join(texts(s))
-        assert "0 of 1 running" in texts(s)[0]
+        assert "none running, 1 ended" in texts(s)[0]
 
 
 async def test_a_bar_that_rewrites_its_line_is_one_though_it_is_wider_than_the_screen(
@@ -172,10 +173,10 @@ async def test_stopping_asks_twice_and_another_key_takes_it_back(desk: Desk) -> 
     says(job, "up")
     async with session(environ=environ(desk)) as s:
         await s.press("D", "S")
-        assert f"stop {job.id} (SIGTERM" in told(s) and "⏎ yes" in told(s)
+        assert f"stop {job.id}: SIGTERM" in told(s) and "⏎ yes" in told(s)
         await s.press("j", "S")
         assert refreshed(job).state == "running"
-        assert f"stop {job.id} (SIGTERM" in told(s) and "⏎ yes" in told(s)
+        assert f"stop {job.id}: SIGTERM" in told(s) and "⏎ yes" in told(s)
         await s.press("S")
         assert f"stopping {job.id}" in told(s)
         await s.until(lambda: shown(s, "■ stopped"))
@@ -213,7 +214,7 @@ async def test_leaving_while_a_job_is_being_stopped_is_no_error(
         await s.press("D", "S", "S", "escape", "q")
         await s.until(lambda: not s.app.is_running)
     for thread in threading.enumerate():
-        if thread.name == "gputui: stop a job":
+        if thread.name.startswith("gputui: stopping"):
             thread.join(30)
     assert refreshed(job).state == "stopped"
     assert errors == []
@@ -241,7 +242,7 @@ async def test_only_ended_jobs_are_forgotten_and_the_cursor_stays_near(desk: Des
             running.id, *(job.id for job in reversed(over)),
         ]  # fmt: skip
         await s.press("j", "j", "x")
-        assert f"remove {over[1].id} and its log? ⏎ yes" in told(s)
+        assert f"remove {over[1].id} and its log?" in told(s) and "⏎ yes" in told(s)
         assert over[1].folder.exists()
         await s.press("x")
         assert over[1].id in told(s) and "removed" in told(s)
@@ -258,7 +259,7 @@ async def test_many_jobs_scroll_and_a_click_chooses_the_line_that_it_is_on(desk:
     order = [job.id for job in reversed(jobs)]
     async with session(environ=environ(desk)) as s:
         await s.press("D")
-        assert "0 of 18 running" in texts(s)[0]
+        assert "18 ended" in texts(s)[0]
         await s.pilot.click("#page-body", offset=(10, 4))
         assert screen(s).key == order[2]
         assert shown(s, "this is 15")
@@ -299,7 +300,7 @@ async def test_records_that_cannot_be_read_are_counted_and_the_keys_still_shown(
     (broken.folder / "job.json").write_text("{")
     async with session(environ=environ(desk)) as s:
         await s.press("D")
-        assert numbers(texts(s)[0]) == [0, 1, 1] and "gputui jobs" in texts(s)[0]
+        assert numbers(texts(s)[0])[:2] == [1, 1] and "gputui jobs" in texts(s)[0]
         assert "esc back" in s.app.screen.query_one("#page-footer", Lines).texts[-1]
 
 
@@ -405,6 +406,8 @@ async def test_R_shows_the_best_free_devices_and_starts_when_it_is_pressed_again
         await s.until(lambda: "started on GPU" in told(s))
         assert "D shows it" not in told(s), "it is on this very page"
         again = next(each for each in all_jobs(desk.environ) if each.id != job.id)
+        screen(s).draw()
+        assert screen(s).key == again.id, "the cursor is on the new job"
         assert ended(again).log.read_text() == f"on {found}\n"
         # The main screen keeps its own selection and command.
         assert s.selected == ["1"] and s.main.app_state.options.command == ("python", "train.py")
@@ -747,7 +750,7 @@ def test_the_panel_has_a_line_a_job_and_the_end_of_a_log_where_there_is_room() -
     running = summary(keys=(key,), tail=tail, peak_memory=40 << 30)
     others = [summary(f"k3f{n}", state="done", status=0, ended=OPENED) for n in range(5)]
     seen = panel(130, 20, running, *others)
-    assert "jobs" in seen[0] and "1 of 6 running" in seen[0]
+    assert "jobs" in seen[0] and "1 running, 5 ended" in seen[0]
     for words in ("m6u5", "▶ running", "1h02m", "GPU 6", "40.0G", "train.py", "epoch 4"):
         assert words in seen[1]
     assert seen[5].strip() == "… 2 more: D"
@@ -755,6 +758,37 @@ def test_the_panel_has_a_line_a_job_and_the_end_of_a_log_where_there_is_room() -
     assert [line.split()[-3:] for line in panel(60, 4, running, *others)[3:]] == [["4", "more:", "D"]]
     (alone,) = panel(130, 4)
     assert "none" in alone, "the panel keeps its place when there are no jobs any more"
+
+
+def test_an_experiment_is_one_job_in_the_panel_with_its_progress_and_the_log_of_its_run() -> None:
+    key = box_at("shared").devices[6].key
+    runner = summary(
+        name=None, argv=("gputui", "compare"), part=Part("d3a4", "comparison d3a4 of lr", 0, 4, True)
+    )
+    first = summary("k3f1", state="done", ended=OPENED, part=Part("d3a4", "lr=1e-4", 1, 4))
+    second = summary("k3f2", (key,), created=OPENED, tail=("epoch 1",), part=Part("d3a4", "lr=3e-4", 2, 4))
+    head, row, *log = panel(130, 20, first, second, runner)
+    assert "1 running" in head and "ended" not in head, "it is counted once"
+    assert "m6u5" in row and "GPU 6" in row and "comparison d3a4 of lr: 2 of 4" in row
+    assert "k3f2" in log[0] and log[1:] == [" epoch 1"]
+    texts = panel(130, 20, first, second)
+    assert "k3f2" in texts[1] and "k3f1" in texts[2], "runs whose comparison is not a job here are jobs"
+
+
+def test_news_waits_for_the_answer_to_a_key_and_is_shown_then() -> None:
+    log = MessageLog()
+    log.add(10.0, "a job was stopped", kind="news")
+    log.add(10.1, "its command is on the launch line")
+    log.add(11.0, "another has ended", kind="news")
+    log.add(11.5, "a third one has ended", kind="news")
+    assert log.shown and "launch line" in log.shown.text and not log.show_waiting(12.0)
+    assert [each.text for each in log.messages][-1] == "a third one has ended", "none is lost"
+    for at, text in ((13.2, "another has ended"), (16.3, "a third one has ended")):
+        assert log.show_waiting(at) and log.shown and log.shown.text == text
+    assert not log.key_pressed(16.4) and log.key_pressed(16.5)
+    log.add(17.0, "stopping …", kind="passing")
+    log.add(17.1, "it was stopped", kind="news")
+    assert log.shown and log.shown.text == "it was stopped", "what is only under way does not hold it up"
 
 
 async def test_jobs_of_ones_own_that_the_folder_does_not_have_are_counted(desk: Desk) -> None:
@@ -833,7 +867,7 @@ async def test_a_job_of_a_demo_is_in_its_panel_and_on_its_devices_until_it_ends(
         await s.until(lambda: all(f"▶ your job {job.id}" in row for row in rows()))
         panel = [text for id in ("#lists", "#bottom") for text in s.texts(id)]
         (head,) = (text for text in panel if "your jobs" in text)
-        assert numbers(head) == [2, 3]
+        assert numbers(head) == [2, 1]
         assert any(job.id in text and "GPU 4,5" in text for text in panel)
         # The job's devices are not suggested again.
         await s.press("b")
@@ -895,7 +929,7 @@ async def test_on_the_page_of_the_log_a_filter_is_one_of_its_lines_and_the_keys_
         ended(desk.sh(command))
     async with session(environ=environ(desk)) as s:
         await s.press("D", "slash", *"three", "enter")
-        assert shown(s, "with “three”") and not shown(s, "others") and "⏎ log" in told(s)
+        assert shown(s, "with “three”") and not shown(s, "others") and "⏎ open" in told(s)
         await s.press("enter", "slash", *"T", "enter")
         assert log(s)[:2] == [" two", " three"] and "with “T”" in texts(s)[0] and "⏎ jobs" in told(s)
         await s.press("slash", *"none", "enter")
@@ -903,4 +937,4 @@ async def test_on_the_page_of_the_log_a_filter_is_one_of_its_lines_and_the_keys_
         await s.press("escape")
         assert log(s)[:3] == [" one", " two", " three"]
         await s.press("slash", *"two", "enter", "enter")
-        assert shown(s, "with “three”") and "⏎ log" in told(s), "the list has its own filter"
+        assert shown(s, "with “three”") and "⏎ open" in told(s), "the list has its own filter"

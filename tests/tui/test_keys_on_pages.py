@@ -33,8 +33,9 @@ from table_tests import each_row
 from tui.support import Session, session
 
 # Without a command, the plan asks for a model, and takes the next keys as its name. The people are the
-# processes by person, the columns and panels are among the settings, the launches on the launch page.
-_ALIKE = ("plan", "people", "columns", "panels", "launches")
+# processes by person, the columns and panels are among the settings, the launches on the launch page, the
+# experiments among the jobs.
+_ALIKE = ("plan", "people", "columns", "panels", "launches", "experiments")
 OPENERS = [f"@{action.id}" for action in ACTIONS if action.page and action.id not in _ALIKE]
 
 
@@ -162,7 +163,7 @@ async def test_a_page_repaints_itself_by_one_timer(monkeypatch: pytest.MonkeyPat
 
 
 _MEANINGS = {
-    "P": {"show_as", "show_list"}, "R": {"rerun", "again"}, "S": {"stop", "leave"}, "V": {"experiments"},
+    "P": {"show_as", "show_list"}, "R": {"rerun", "again"}, "S": {"stop", "leave"},
     "X": {"signal"}, "a": {"one"}, "c": {"clone"}, "d": {"detach"}, "e": {"edit", "type", "model"},
     "f": {"follow_log"}, "l": {"launcher"}, "m": {"measure"}, "r": {"return"}, "s": {"sort"},
     "v": {"compare"}, "x": {"clear", "default", "forget", "change"},

@@ -16,6 +16,8 @@ from gputui.allocating import waiting_loop
 from gputui.allocating.queue import Ticket
 from gputui.allocating.waiting_loop import Progress, TooLongError, Wait
 from gputui.choosing.pick import Constraints
+from gputui.choosing.queue_outlook import Turn
+from gputui.choosing.queue_text import blocking_reason
 from gputui.choosing.rules import Rules
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.inventory.claim import Claim
@@ -320,7 +322,7 @@ def test_progress_says_what_is_waited_for_and_guesses_no_device_that_comes_next(
     with pytest.raises(TooLongError):
         film.wait(3, 10.0, until=0.0).devices(lambda: builders.box(old, new, gpu(2), time=NOW))
     (progress,) = film.told
-    assert numbers(progress.words) == [3, 2, 10] and "GPU 2" in progress.words
+    assert numbers(progress.words) == [3, 2, 2] and "GPU 2" in progress.words
     assert "GPU 0" not in progress.words and "GPU 1" not in progress.words
 
 
@@ -330,6 +332,14 @@ def test_progress_says_what_is_waited_for_and_guesses_no_device_that_comes_next(
 def test_the_place_in_line_is_told_as_people_say_it(ahead: int, nth: str) -> None:
     told = Progress(tuple(_waiter(n, 4) for n in range(ahead)), wanted=2).words
     assert told.startswith(f"{nth} ") and "2 GPUs" in told and "user0 (4 GPUs)" in told
+
+
+def test_the_devices_that_are_lacking_are_said_as_in_the_queue_even_while_others_settle() -> None:
+    here = builders.box(gpu(0), gpu(1), busy(gpu(2)))
+    progress = Progress((), here, settling=here.devices[:2], wanted=3, window=10.0)
+    waiter = Waiter((1, "a"), "ana", 3)
+    turn = Turn(waiter, 1, could=here.devices, free=here.devices[:2])
+    assert progress.words.endswith(blocking_reason(turn, here)) and "needs 1 more" in progress.words
 
 
 def test_what_is_waited_for_by_name_is_told_by_name() -> None:

@@ -137,12 +137,6 @@ def names_in_line(line: Sequence[Waiter]) -> str:
     return ", ".join(said)
 
 
-def nth(number: int) -> str:
-    """ "1st", "22nd"."""
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number % 100 not in (11, 12, 13) else 0, "th")
-    return f"{number}{ending}"
-
-
 class Ticket:
     """Our own place in line, from `draw` to `leave`, or to the end of this process."""
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from gputui.allocating.queue import BEAT, Ticket, is_waiting, names_in_line, nth
+from gputui.allocating.queue import BEAT, Ticket, is_waiting, names_in_line
 from gputui.choosing.pick import Constraints, Refusals, TooLittleMemory, TooMuchLoad, available
+from gputui.choosing.queue_text import too_few
 from gputui.choosing.queue_text import wanted as wanted_devices
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import verdicts
-from gputui.choosing.verdict_text import refusals
 from gputui.inventory.device import Device
-from gputui.inventory.formatting import gpus
+from gputui.inventory.formatting import gpus, nth
 from gputui.inventory.light_dataclasses import dataclass, field, frozen
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter, Waiters
@@ -71,16 +71,19 @@ class Progress:
         if self.ahead:
             place = nth(len(self.ahead) + 1)
             return f"{place} in line for {what}, behind {names_in_line(self.ahead)}"
-        parts = [f"{len(self.ready)} free"] if self.ready or not self.settling else []
-        if self.settling and self.snapshot:
-            # Not "cooling down", because a process that has watched for longer (a screen) calls them free
-            # already. No seconds count down, because in a log this line stays while nobody's place changes.
-            are = "is free and must stay" if len(self.settling) == 1 else "are free and must stay"
-            watched = f"{are} free for {self.window:g} s{', or until the wait is over' * self.limited}"
-            parts.append(f"{gpus([*map(self.snapshot.label, self.settling)])} {watched}")
-        if self.lacking and self.snapshot:
-            parts.append(refusals(self.lacking, self.snapshot))
-        return f"first in line for {what}: {', '.join(parts)}"
+        if self.snapshot is None:
+            return f"first in line for {what}"
+        free = [each for each in self.snapshot.devices if each in self.ready or each in self.settling]
+        if len(free) < self.wanted:
+            why = too_few(free, self.wanted, self.lacking, self.snapshot, any_do=self.keys is None)
+            return f"first in line for {what}: {why}"
+        # Not "cooling down", because a process that has watched for longer (a screen) calls them free
+        # already. No seconds count down, because in a log this line stays while nobody's place changes.
+        are = "is free and must stay" if len(self.settling) == 1 else "are free and must stay"
+        watched = f"{are} free for {self.window:g} s{', or until the wait is over' * self.limited}"
+        ready = f"{len(self.ready)} free, " if self.ready else ""
+        named = gpus([*map(self.snapshot.label, self.settling)])
+        return f"first in line for {what}: {ready}{named} {watched}"
 
 
 @dataclass

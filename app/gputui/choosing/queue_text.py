@@ -6,13 +6,14 @@ The decisions about the queue are in `queue_outlook`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from gputui.choosing.pick import Refusals
 from gputui.choosing.queue_outlook import Occupied, Outlook, Turn
 from gputui.choosing.verdict import UsedBy
 from gputui.choosing.verdict_text import refusals, state_and_brief, unused_text
 from gputui.inventory.columns import Column, T
-from gputui.inventory.device import Among
+from gputui.inventory.device import Among, Device
 from gputui.inventory.formatting import (
     UNKNOWN,
     age,
@@ -129,14 +130,29 @@ def blocking_reason(turn: Turn, snapshot: Snapshot) -> str:
     if missing <= 0:
         says = f": gputui jobs log {printable(waiter.job)} says why" if waiter.ours and waiter.job else ""
         return f"{free} for {duration(turn.ready)}, not started: its own rules may ask for more{says}"
-    lacking = f"; {refusals(turn.lacking, snapshot)}" if turn.lacking else ""
-    if turn.free:
-        return f"{free}, needs {missing} more{lacking}"
-    if waiter.devices is not None and could <= _MOST_LABELS and not lacking:
+    if waiter.devices is not None and could <= _MOST_LABELS and not turn.lacking and not turn.free:
         # Other devices may be free, and are shown; the request waits for these.
         return f"{gpus([*map(snapshot.label, turn.could)])} {'is' if could == 1 else 'are'} not free"
-    such = "such " if waiter.devices is not None or lacking else ""
-    return f"no {such}GPU is free{f', needs {missing}' if waiter.count > 1 else ''}{lacking}"
+    return too_few(turn.free, waiter.count, turn.lacking, snapshot, any_do=waiter.devices is None)
+
+
+def too_few(
+    free: Sequence[Device],
+    count: int,
+    lacking: Refusals,
+    snapshot: Snapshot,
+    any_do: bool,
+) -> str:
+    """The text where fewer than `count` suitable devices are free: "GPUs 4 and 5 free, needs 2 more".
+
+    `lacking` are other free devices, each with the condition that it does not meet. `any_do` says that every
+    device is suitable.
+    """
+    more = f"; {refusals(lacking, snapshot)}" if lacking else ""
+    if free:
+        return f"{gpus([*map(snapshot.label, free)])} free, needs {count - len(free)} more{more}"
+    such = "" if any_do and not lacking else "such "
+    return f"no {such}GPU is free{f', needs {count}' if count > 1 else ''}{more}"
 
 
 def _user(each: Occupied) -> str:

@@ -139,7 +139,7 @@ def _resume(kind: Kind, args: Call) -> int:
     again = args.argv is not None or args.from_file is not None or args.request is not None
     if found.withheld and not again:
         raise WrongCallError(
-            f"{found.withheld[0]} of {kind} {found.id} looks like a secret, which is not kept:"
+            f"{found.withheld[0]} of {found.name} looks like a secret, which is not kept:"
             f" give the whole call again, with --resume {found.id}"
         )
     # Relative paths in its words are relative to that directory.
@@ -165,7 +165,7 @@ def start(args: Call, request: ExperimentRequest, found: Experiment | None = Non
     made = new_experiment(request, call)
     if found is not None and _rows(made) != _rows(found):
         what = "variants" if request.kind == "comparison" else "tasks"
-        raise WrongCallError(f"these are not the {what} of {request.kind} {found.id}: leave them out")
+        raise WrongCallError(f"these are not the {what} of {found.name}: leave them out")
     if args.detach and not args.dry_run:
         return _detached(found or store.begin(made, os.environ), request, args)
     allocation = _allocation(call, request, found, holds=not args.dry_run)
@@ -220,11 +220,11 @@ def _detached(found: Experiment, request: ExperimentRequest, args: Call) -> int:
     environ = given_environment()
     environ.pop(FOLDER, None)
     forms = [f"--{name}" for name in ("json", "csv", "quiet") if getattr(args, name)]
-    job = experiment_job(found.id, request, environ, forms)
+    job = experiment_job(found, request, environ, forms)
     print_job(job, args.json)
     if not args.quiet:
         show = f"gputui {SUBCOMMANDS[request.kind]} --show {found.id}"
-        say(f"job {job.id} runs {request.kind} {found.id}: `{show}` shows how far it is")
+        say(f"job {job.id} runs {found.name}: `{show}` shows how far it is")
     return DONE
 
 
@@ -323,13 +323,13 @@ def _run(
         except (NotEnoughError, RequestError, NoSourceError, JobError) as error:
             trouble = error
     found = runner.experiment
-    kind, command = request.kind, f"gputui {SUBCOMMANDS[request.kind]}"
+    command = f"gputui {SUBCOMMANDS[request.kind]}"
     if number:
         going = "what is running continues" if found.count("running") else "what was running is stopped"
         say(f"{signal.Signals(number).name}: {going}; `{command} --resume {found.id}` continues it")
     _print(found, args)
     if not args.quiet:
-        say(f"{kind} {found.id} is kept: `{command} --show {found.id}`; its logs: `gputui jobs`")
+        say(f"{found.name} is kept: `{command} --show {found.id}`; its logs: `gputui jobs`")
     if number:
         return 128 + number
     if trouble is not None:

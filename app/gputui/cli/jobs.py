@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from gputui.allocating.named_source import named_source, opened_in_time
@@ -29,7 +30,7 @@ from gputui.cli.common import (
 from gputui.cli.hosts_options import add_hosts_option
 from gputui.cli.job_output import NOT_KNOWN, attached, status_of, write
 from gputui.inventory.formatting import MIB
-from gputui.inventory.job import NOWHERE, Job, JobError, place_in_list
+from gputui.inventory.job import NOWHERE, Job, JobError, grouped, place_in_list
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
@@ -213,7 +214,7 @@ def _list(args: Call, jobs: Stored) -> int:
 
         names = "id name devices state status ran ended command"
         columns = job_columns(names, time.time(), box, _stray(box))
-        print_lines(printed(columns, sorted(jobs.jobs, key=place_in_list), output_width()))
+        print_lines(printed(columns, [*chain(*grouped(jobs.jobs))], output_width()))
     else:
         demo = "" if args.demo is None else f"--demo={args.demo} "
         say(f"no jobs; `gputui run {demo}--detach -n 1 -- python train.py` starts one")

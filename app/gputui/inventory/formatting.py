@@ -136,6 +136,12 @@ TextWriter = Callable[[str], None]
 """Takes a text: a terminal, or the clipboard of the person at it."""
 
 
+def nth(number: int) -> str:
+    """ "1st", "22nd"."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number % 100 not in (11, 12, 13) else 0, "th")
+    return f"{number}{ending}"
+
+
 def gpus(labels: Sequence[str]) -> str:
     """Devices by their labels, for a sentence: "GPU 4", "GPUs 4 and 5", "GPUs 2, 4 and 5".
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import signal as signals
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from gputui.inventory.errors import GputuiError
-from gputui.inventory.light_dataclasses import frozen
+from gputui.inventory.formatting import nth
+from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.process import Identity
 
 if TYPE_CHECKING:
@@ -83,6 +85,31 @@ class Trouble:
     errno: SystemNumber
 
 
+@frozen
+class Part:
+    """The part of an experiment that a job is: one of its runs, or the job that runs the experiment.
+
+    experiment  its id
+    title       what the run varies, "lr=3e-4"; of the job that runs it, what the experiment is
+    number      1 for the first run, 0 for a warm-up; of the job that runs it, how many have begun
+    of          the number of all runs
+    whole       whether the job runs the experiment
+    """
+
+    experiment: Words
+    title: Words
+    number: int
+    of: int
+    whole: bool = False
+
+    @property
+    def words(self) -> str:
+        """ "lr=3e-4, 2nd of 4", "comparison d3a4 of lr: 2 of 4"."""
+        if self.whole:
+            return f"{self.title}: {self.number} of {self.of}"
+        return f"{self.title}, {f'{nth(self.number)} of {self.of}' if self.number else 'warm-up'}"
+
+
 NOWHERE = Path(os.devnull)
 """The folder of a job whose record is not on this machine: it contains nothing."""
 UNKNOWN_SCOPE = PidScope("", None, None)
@@ -121,6 +148,7 @@ class Job:
     idle_release_at  when that is, after the warning; None while it uses its devices
     client      the agent that asked for it (docs/agents.md), None for a person or a script
     after, after_ok   the ids of the jobs whose end, and whose good end, it waits for
+    part        the part of an experiment that it is, None for any other job
 
     Facts that no record has:
 
@@ -167,6 +195,7 @@ class Job:
     client: Words | None = None
     after: WordList = ()
     after_ok: WordList = ()
+    part: Part | None = None
     state: str
     box: str | None = None
     tail: tuple[str, ...] = ()
@@ -276,3 +305,29 @@ def place_in_list(job: Job) -> tuple[bool, bool, float]:
     """The sort key of jobs in every list: running jobs, then waiting jobs, each the newest first, then ended
     jobs, the last to end first."""
     return job.over, job.state == "waiting", -((job.ended if job.over else None) or job.created)
+
+
+def grouped(jobs: Iterable[Job]) -> list[list[Job]]:
+    """The jobs as lists show them: the runs of an experiment below the job that runs it, if that is among
+    them, and any other job alone."""
+    groups: dict[object, list[Job]] = {}
+    for job in sorted(jobs, key=place_in_list):
+        groups.setdefault((job.part.experiment,) if job.part else job.address, []).append(job)
+    found: list[list[Job]] = []
+    for group in groups.values():
+        whole = next((job for job in group if job.part is not None and job.part.whole), None)
+        if whole is None:
+            found += [[replace(job, part=None) if job.part is not None else job] for job in group]
+        else:
+            found.append(_below(whole, [job for job in group if job is not whole]))
+    return found
+
+
+def _below(whole: Job, runs: list[Job]) -> list[Job]:
+    """The job that runs an experiment, with the devices of its runs and the number of those that have begun,
+    and below it its runs."""
+    current = [job for job in runs if not job.over] or runs
+    devices = dict.fromkeys(device for job in reversed(current) for device in job.devices)
+    begun = max(job.part.number for job in (whole, *runs) if job.part)
+    part = replace(whole.part, number=begun) if whole.part else None
+    return [replace(whole, devices=tuple(devices), part=part), *runs]

@@ -47,7 +47,7 @@ def job_columns(
 
     every = {
         "id": Column("ID", _address, "strong"),
-        "name": Column("NAME", lambda job: printable(job.name or "")),
+        "name": Column("NAME", lambda job: printable(job.part.words if job.part else job.name or "")),
         "devices": Column("GPU", lambda job: on_devices(job, snapshot).removeprefix("GPU ")),
         "on": Column("GPU", lambda job: on_devices(job, snapshot), most=16),
         "state": Column("STATE", lambda job: _with_wait(job, "gave up" if job.gave_up else job.state, now)),
@@ -70,13 +70,18 @@ def job_columns(
                 + by(job.client)
             ),
         ),
-        "title": Column("NAME", lambda job: printable(job.title), most=_LONGEST_TITLE),
+        "title": Column(
+            "NAME", lambda job: printable(job.part.words if job.part else job.title), most=_LONGEST_TITLE
+        ),
         "log": Column("LOG", lambda job: printable(job.last_line or ""), "dim"),
     }
     return [every[name] for name in names.split()]
 
 
 def _address(job: Job) -> str:
+    if job.part is not None and not job.part.whole:
+        # Below the row of its experiment.
+        return f"  {job.address}"
     return job.address if job.box is None else f"{cut(job.box, _WIDEST_BOX)}:{job.id}"
 
 
@@ -92,7 +97,7 @@ def on_devices(job: Job, snapshot: Snapshot | None) -> str:
     if job.state == "waiting" and count is None:
         return "in line"
     if not job.devices:
-        return "CPU"
+        return "" if job.part is not None and job.part.whole and not job.part.number else "CPU"
     here = snapshot is not None and not snapshot.by_key.keys().isdisjoint(job.keys)
     return f"GPU {','.join(labels_of(job, snapshot))}{'' if here or demo_of(job) is None else ' (demo)'}"
 

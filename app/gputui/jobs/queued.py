@@ -19,6 +19,7 @@ from gputui.system.environment import Environ
 
 if TYPE_CHECKING:
     from gputui.inventory.typed_json import WordList
+    from gputui.jobs.experiments.record import Experiment
 
 
 def queue_job(
@@ -59,15 +60,17 @@ class KeptExperiment:
 _KEPT = Record(KeptExperiment)
 
 
-def experiment_job(id: str, request: ExperimentRequest, environ: Environ, words: Sequence[str] = ()) -> Job:
-    """Start a job that runs the recorded experiment with this id; `words` are further options. Raises
-    StartError and JobError."""
+def experiment_job(
+    found: Experiment, request: ExperimentRequest, environ: Environ, words: Sequence[str] = ()
+) -> Job:
+    """Start a job that runs the recorded experiment; `request` has its secrets, and `words` are further
+    options. Raises StartError and JobError."""
     subcommand = SUBCOMMANDS[request.kind]
     launch = Launch(this_gputui(("gputui", subcommand), "queued_entry"))
-    call = (*words, "--resume", id, "--request", sent(request, REQUEST))
+    call = (*words, "--resume", found.id, "--request", sent(request, REQUEST))
     kept = sparse(_KEPT.write(KeptExperiment(*without_secrets(request))))
     own = OwnCall(None, request.words, call, request.words, kept)
-    return start_job(launch, environ, None, own_lease(environ).descriptors, own)
+    return start_job(launch, environ, None, own_lease(environ).descriptors, own, part=found.part)
 
 
 def experiment_of(job: Job) -> KeptExperiment | None:

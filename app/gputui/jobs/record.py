@@ -44,8 +44,8 @@ _DEVICE = Record(JobDevice)
 _GIVEN = Record(
     Job,
     "schema name line argv changes directory devices launcher user host boot pids starter created waits"
-    " launch withheld confined time_limit idle_release client after after_ok",
-    later="waits launch withheld confined time_limit idle_release client after after_ok",
+    " launch withheld confined time_limit idle_release client after after_ok part",
+    later="waits launch withheld confined time_limit idle_release client after after_ok part",
     schema=schema(SCHEMA),
     starter=Identity,
     created=Epoch,

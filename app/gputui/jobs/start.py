@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 from gputui.allocating.settings import Settings, SettingsError, settings
 from gputui.inventory.errors import reason_of
 from gputui.inventory.formatting import read_duration
-from gputui.inventory.job import STEPS, Job, JobDevice, JobError, Trouble
+from gputui.inventory.job import STEPS, Job, JobDevice, JobError, Part, Trouble
 from gputui.inventory.light_dataclasses import replace
 from gputui.jobs import FOLDER
 from gputui.jobs.own_call import OwnCall, this_gputui
@@ -78,13 +78,15 @@ def start_job(
     claims: Sequence[str] = (),
     request: LaunchRequest | None = None,
     tie: int | None = None,
+    part: Part | None = None,
 ) -> Job:
     """Start `launch` with its changes to `environ`. The job keeps running when this process ends.
 
     `pass_fds` are open descriptors that the command and its descendants inherit under the same numbers; the
     supervisor closes them. `claims` are the paths of a lease's records: the supervisor empties them when the
     job has ended. `request` is the launch request that the launch was made from, for a rerun. `tie` is the
-    read end of a pipe: the job is stopped once no process has the write end open.
+    read end of a pipe: the job is stopped once no process has the write end open. `part` is the part of an
+    experiment that the job is.
 
     Raises StartError when the command could not be started (the record says so too), and JobError when no
     record can be written.
@@ -101,6 +103,7 @@ def start_job(
         withheld=without_secrets(launch.argv)[1],
         idle_release=_idle_release(own, request),
         client=None if request is None else request.client,
+        part=part,
     )
     if queued is not None:
         given = _waiting(given, queued, request)
@@ -158,15 +161,18 @@ def start_leased_job(
     lease: Lease | None,
     name: str | None = None,
     request: LaunchRequest | None = None,
+    part: Part | None = None,
 ) -> Job:
     """Start `launch` as a job that takes over the lease. This process gives its own hold back in any case.
 
     Raises StartError and JobError.
     """
     if lease is None:
-        return start_job(launch, environ, name, request=request)
+        return start_job(launch, environ, name, request=request, part=part)
     try:
-        job = start_job(launch, environ, name, lease.passed_on, claims=lease.records, request=request)
+        job = start_job(
+            launch, environ, name, lease.passed_on, claims=lease.records, request=request, part=part
+        )
         if job.command is not None:
             supervisor = job.supervisor.pid if job.supervisor else None
             lease.belongs_to(job.command.pid, job.id, supervisor)

@@ -244,7 +244,7 @@ ACTIONS: tuple[Action, ...] = (
         "experiments",
         "",
         "Show the experiments",
-        "a command in variants, over many inputs",
+        "comparisons and tasks, among the jobs",
         also="compare comparisons sweeps each vary results tables",
         page=True,
     ),

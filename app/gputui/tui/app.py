@@ -200,7 +200,7 @@ class GputuiApp(App[Outcome]):
             )
             if event.key == "S" and self.screen is self.main and self.main.app_state.own_jobs:
                 words = f"{jobs} opens the jobs: S there stops one"
-            self.main.show_message(words, passing=True)
+            self.main.show_message(words, kind="passing")
             self.main.redraw_page()
 
     def on_ready(self) -> None:

@@ -10,7 +10,7 @@ from textual.screen import Screen
 
 from gputui.allocating.settings import ScreenSettings, Settings
 from gputui.tui.app_state import AppState
-from gputui.tui.message_log import Message
+from gputui.tui.message_log import Kind, Message
 
 if TYPE_CHECKING:
     from gputui.tui.screens.page import PageKeys
@@ -32,11 +32,9 @@ class SelectionView(Protocol):
     def set_app_state(self, app_state: AppState) -> None:
         """Show another app state. If it changes the launch, a pending launch is cancelled."""
 
-    def show_message(
-        self, text: str | None, style: str = "", lasting: bool = False, passing: bool = False
-    ) -> None:
-        """Show a message until the next key, a `lasting` one for at least some seconds, in a style of
-        `widgets/lines.py`; None changes nothing. A `passing` one is not kept in the list of messages."""
+    def show_message(self, text: str | None, style: str = "", kind: Kind = "answer") -> None:
+        """Show a message until the next key, or as its kind says, in a style of `widgets/lines.py`; None
+        changes nothing."""
 
     def clear_message(self) -> None:
         """Show no message."""

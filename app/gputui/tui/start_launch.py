@@ -96,7 +96,7 @@ def when_confined(
     boot asks the driver, which may take seconds: no key press waits for it."""
 
     def asking() -> None:
-        view.app.call_later(view.show_message, _PROVING, "", True)
+        view.app.call_later(view.show_message, _PROVING, "", "lasting")
 
     def work() -> None:
         # This result remains after a bug of our own, so that a key can start the launch again.
@@ -182,18 +182,18 @@ def as_job(
     lease: Lease | None = None,
     request: LaunchRequest | None = None,
     labels: Sequence[str] = (),
-) -> tuple[str, bool]:
-    """Start the launch as a job on the devices with these labels. Returns the outcome, and whether it
-    runs."""
+) -> tuple[str, str | None]:
+    """Start the launch as a job on the devices with these labels. Returns the outcome, and the id of the job,
+    None where it could not be started."""
     from gputui.inventory.job import JobError
     from gputui.jobs.start import start_leased_job
 
     try:
         job = start_leased_job(launch, environ, lease, request=request)
     except (JobError, StartError) as error:
-        return str(error), False
+        return str(error), None
     where = f" on {gpus(labels)}" if labels else ""
-    return f"job {job.id} started{where}", True
+    return f"job {job.id} started{where}", job.id
 
 
 def rehearse(app_state: AppState, simulated: SimulatedSource | None) -> str:

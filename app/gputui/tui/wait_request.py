@@ -11,13 +11,13 @@ import math
 from collections.abc import Collection, Sequence
 
 from gputui.allocating.device_request import DeviceRequest
-from gputui.allocating.queue import names_in_line, nth, wanting
+from gputui.allocating.queue import names_in_line, wanting
 from gputui.allocating.shortage import waits_for_ever
 from gputui.choosing.capacity import most_ever
 from gputui.choosing.grouping import ALL_REDUCE, Grouping, GroupingError, parse_request
 from gputui.choosing.pick import pick
 from gputui.choosing.verdict import verdicts
-from gputui.inventory.formatting import devices_text, gpus
+from gputui.inventory.formatting import devices_text, gpus, nth
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter, Waiters

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, Literal, NamedTuple
 
+from gputui.inventory.job import Part
 from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.typed_json import (
     SCHEMA_KEY,
@@ -31,7 +32,7 @@ from gputui.inventory.typed_json import (
     inside,
     within,
 )
-from gputui.jobs.experiments.request import ExperimentRequest, Kind
+from gputui.jobs.experiments.request import NAMES, ExperimentRequest, Kind
 
 State = Literal["running", "done", "stopped"]
 """running: a process starts its runs; done: every run was made; stopped: `--resume` continues it."""
@@ -153,6 +154,21 @@ class Experiment:
     def title(self) -> str:
         """The headings of the axes, or the command where no axis is varied."""
         return " × ".join(heading for _, heading in self.axes) or " ".join(self.rows[0].words)
+
+    @property
+    def name(self) -> str:
+        """Its kind and id: "comparison d3a4", "each z5v4"."""
+        return f"{NAMES[self.request.kind]} {self.id}"
+
+    @property
+    def part(self) -> Part:
+        """What the job is that runs the experiment."""
+        return Part(self.id, f"{self.name} of {self.title}", self.runs_over, self.runs_in_all, whole=True)
+
+    def part_of_run(self, place: int, number: int) -> Part:
+        """What the job of a run is: of the variant with this index, in this round."""
+        number = (number - 1) * len(self.rows) + place + 1 if number else 0
+        return Part(self.id, self.rows[place].label, number, self.runs_in_all)
 
     @property
     def runs_over(self) -> int:

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 Kind = Literal["comparison", "sweep"]
 SUBCOMMANDS: Mapping[Kind, str] = {"comparison": "compare", "sweep": "each"}
 """The subcommand that makes experiments of each kind."""
+NAMES: Mapping[Kind, str] = {"comparison": "comparison", "sweep": "each"}
+"""What people read for each kind; the JSON has the kind itself."""
 
 _THREADS = "threads"
 _NOT_VARIED = ("nodes", "rendezvous")

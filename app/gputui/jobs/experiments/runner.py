@@ -385,7 +385,7 @@ class Runner:
                 self.experiment = self.experiment.with_changes([change])
             with without_signals():
                 shared = held if held is self.held or self.request.memory is not None else None
-                job = self._job(launch, job_name(self.experiment, place, number), held, shared, asked)
+                job = self._job(launch, place, number, held, shared, asked)
                 seen = launch.devices if self.reads and not self._on_cpu else ()
                 self._running[place, number] = _Running(job, shared, seen, self.request.timeout)
                 self._record_owner(shared)
@@ -437,15 +437,29 @@ class Runner:
                 raise
 
     def _job(
-        self, launch: Launch, name: str, held: Allocation, shared: Allocation | None, asked: LaunchRequest
+        self,
+        launch: Launch,
+        place: int,
+        number: int,
+        held: Allocation,
+        shared: Allocation | None,
+        asked: LaunchRequest,
     ) -> Job:
         """Start the job of a run. Raises StartError, JobError."""
-        lease = held.lease
+        lease, name = held.lease, job_name(self.experiment, place, number)
+        part = self.experiment.part_of_run(place, number)
         if shared is None:
-            return start_leased_job(launch, self.job_environ, lease, name, asked)
+            return start_leased_job(launch, self.job_environ, lease, name, asked, part)
         descriptors, records = (lease.passed_on, lease.records) if lease else ((), ())
         return start_job(
-            launch, self.job_environ, name, descriptors, claims=records, request=asked, tie=self._tie
+            launch,
+            self.job_environ,
+            name,
+            descriptors,
+            claims=records,
+            request=asked,
+            tie=self._tie,
+            part=part,
         )
 
     def _record_owner(self, held: Allocation | None) -> None:

@@ -118,7 +118,7 @@ def find(kind: Kind, word: str, environ: Environ) -> Experiment | Unreadable:
 def forget(found: Experiment | Unreadable) -> None:
     """Remove the experiment if it exists; its jobs and their logs stay. Raises JobError while it runs."""
     if isinstance(found, Experiment) and found.state == "running":
-        raise JobError(f"{found.request.kind} {found.id} is running; stop it first (Ctrl-C where it runs)")
+        raise JobError(f"{found.name} is running; stop it first (Ctrl-C where it runs)")
     remove(found.folder)
 
 
@@ -132,8 +132,7 @@ def running_alone(experiment: Experiment) -> Iterator[None]:
         except TimeoutError:
             raise runs_already(experiment) from None
         except OSError as error:
-            what = f"{experiment.request.kind} {experiment.id}"
-            raise JobError(f"{what} cannot be locked: {error.strerror}") from None
+            raise JobError(f"{experiment.name} cannot be locked: {error.strerror}") from None
         yield
 
 
@@ -155,8 +154,8 @@ def _is_run(own: Path) -> bool:
 
 def runs_already(experiment: Experiment) -> JobError:
     """Return the error that another process runs the experiment."""
-    kind, id = experiment.request.kind, experiment.id
-    return JobError(f"{kind} {id} is running already: `gputui {SUBCOMMANDS[kind]} --show {id}` shows it")
+    show = f"gputui {SUBCOMMANDS[experiment.request.kind]} --show {experiment.id}"
+    return JobError(f"{experiment.name} is running already: `{show}` shows it")
 
 
 def cannot_read(kind: Kind, found: Unreadable) -> JobError:

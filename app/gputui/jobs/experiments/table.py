@@ -82,7 +82,7 @@ def headline(experiment: Experiment) -> str:
     for state in ("running", "waiting", "failed", "timeout", "stopped"):
         number = experiment.count(state)
         parts += [f"{number} {'took too long' if state == 'timeout' else state}"] if number else []
-    return printable(f"{kind} {experiment.id} {experiment.outcome}: {', '.join(parts)}")
+    return printable(f"{experiment.name} {experiment.outcome}: {', '.join(parts)}")
 
 
 def by_what(experiment: Experiment) -> str:

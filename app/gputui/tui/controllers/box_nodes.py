@@ -30,6 +30,7 @@ from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.controllers.nodes import NO_COMMAND, Nodes
 from gputui.tui.controllers.selection import SelectionController
 from gputui.tui.main_view import MainView
+from gputui.tui.message_log import Kind
 from gputui.tui.views.nodes import Node, box_node, broken, launch_lines, trouble_lines
 from gputui.tui.views.selection import strip
 from gputui.tui.views.text import Line
@@ -250,14 +251,12 @@ class BoxNodes(Nodes[LaunchRequest]):
         self._keep(app_state)
         self.redraw_page()
 
-    def show_message(
-        self, text: str | None, style: str = "", lasting: bool = False, passing: bool = False
-    ) -> None:
+    def show_message(self, text: str | None, style: str = "", kind: Kind = "answer") -> None:
         """Show a message. If the selection of another box was cleared, the message about that replaces it.
         The reason that prevents the new selection is shown below the call."""
         said, self._said = self._said, ""
         if text:
-            self.view.show_message(text, style, lasting, passing)
+            self.view.show_message(text, style, kind)
             if said:
                 self.view.show_message(said)
             self.redraw_page()
@@ -352,7 +351,7 @@ class BoxNodes(Nodes[LaunchRequest]):
         state = self.state_of(self._alias)
         if state is None or self._simulated():
             return
-        self.view.show_message(f"connecting to {state.alias} …", passing=True)
+        self.view.show_message(f"connecting to {state.alias} …", kind="passing")
         if in_terminal or state.asks:
             words = f"ssh {state.alias} true"
             self._in_terminal(Launch(self._channels.asking(state.alias)), words, words)

@@ -55,7 +55,7 @@ class JobsController:
             found = news(before, now)
             if found:
                 text = "; ".join(text for text, _ in found)
-                self._view.show_message(text, "" if all(good for _, good in found) else "lost", lasting=True)
+                self._view.show_message(text, "" if all(good for _, good in found) else "lost", kind="news")
                 if self._write is not None:
                     self._write(terminal_notification(text))
 
@@ -135,15 +135,10 @@ class JobsController:
 
     def not_again(self, job: Job) -> str | None:
         """Why a job's command and variants of it cannot be started here, None where they can."""
-        from gputui.jobs.queued import experiment_of
-        from gputui.jobs.rerun import rerun_of
+        from gputui.jobs.rerun import rerun_of, runs_experiment
 
-        try:
-            own = experiment_of(job)
-        except JobError as error:
-            return str(error)
-        if own is not None:
-            return f"a {own.experiment.kind}: gputui jobs rerun {job.id} starts it again"
+        if runs_experiment(job):
+            return f"job {job.id} runs variants or tasks already: v is for one of them"
         kept = rerun_of(job)
         if kept.request.devices.demo != self._view.app_state.demo:
             return f"job {job.id} runs on a demo: gputui jobs rerun {job.id} starts it there again"
@@ -161,10 +156,31 @@ class JobsController:
         from gputui.jobs.queued import experiment_job
 
         try:
-            started = experiment_job(begin(made, self._environ).id, request, self._environ)
+            started = experiment_job(begin(made, self._environ), request, self._environ)
         except GputuiError as error:
             return f"nothing is started: {error}"
-        return f"job {started.id} compares: V shows how far it is"
+        self._reruns.started = started.id
+        return f"job {started.id} compares: ⏎ shows the results so far"
+
+    def repeat(self, job: Job) -> str:
+        """Start the experiment of a job again, as `gputui jobs rerun` does, which takes a moment; return a
+        message about it."""
+        import subprocess
+
+        from gputui.jobs.own_call import this_gputui
+
+        call = this_gputui(("jobs", "rerun", job.id))
+        done = subprocess.run(
+            call, env=self._environ, stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+        if done.returncode == 0:
+            self._reruns.started = done.stdout.decode(errors="replace").strip()
+        return printable(done.stderr.decode(errors="replace").strip().removeprefix("gputui: "))
+
+    def take_started(self) -> str | None:
+        """The job that a key of the page has started, once."""
+        started, self._reruns.started = self._reruns.started, None
+        return started
 
     def rerun(self, job: Job, app_state: AppState) -> None:
         """Start a job again on the devices of `best_for`."""

@@ -107,6 +107,8 @@ class LaunchController:
         self.pending: PendingLaunch | None = None
         self._asking: PendingLaunch | None = None
         self._confining: PendingLaunch | None = None
+        self.started: str | None = None
+        """The id of the job that was started last, until a page has taken it."""
         self.uncertain_copy: str | None = None
         """The text copied last, where it is unknown whether the terminal accepted it."""
 
@@ -223,7 +225,7 @@ class LaunchController:
     def _check(self, app_state: AppState, mode: StartMode, request: LaunchRequest, offer: str = "") -> None:
         from gputui.tui import start_launch
 
-        self._view.show_message("checking the selected devices …", passing=True)
+        self._view.show_message("checking the selected devices …", kind="passing")
         held = start_launch.hold_selected(app_state, self._environ)
         pending = PendingLaunch(app_state, time.monotonic(), mode, *held, request, offer)
         if app_state.selection.cpu_only:
@@ -493,11 +495,12 @@ class LaunchController:
                 return
             text, good = ended.text, ended.good
         else:
-            text, good = allocation.start(
+            text, self.started = allocation.start(
                 lambda lease: start_launch.as_job(
                     launch, self._environ, lease, pending.request, allocation.labels
                 )
             )
+            good = self.started is not None
             if good and pending.mode == "detach":
                 text += ": D shows it"
                 if self._app_state.selected:

@@ -111,11 +111,11 @@ class Nodes(ABC, Generic[Launched]):
     ) -> None:
         """Make a call in the background and show its message; `done` receives whether it succeeded."""
         app = self.view.app
-        self.view.show_message(text, passing=True)
+        self.view.show_message(text, kind="passing")
 
         def told(text: str, good: bool) -> None:
             done(good)
-            self.view.show_message(text, "" if good else "lost", lasting=True)
+            self.view.show_message(text, "" if good else "lost", kind="news")
             self.view.redraw_page()
 
         in_background("a call about another node", lambda: app.call_later(told, *call()))
@@ -125,4 +125,4 @@ class Nodes(ABC, Generic[Launched]):
         ended = self._launch.lend_terminal(launch, line)
         if ended is not None:
             text = f"{whose}: {ended.how}" if whose and ended.how else ended.text
-            self.view.show_message(text, "" if ended.good else "lost", lasting=True)
+            self.view.show_message(text, "" if ended.good else "lost", kind="lasting")

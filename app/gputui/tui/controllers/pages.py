@@ -154,11 +154,6 @@ class PageController:
 
         self._view.open(JobsScreen(self._view, self._jobs, self._environ, self._launch.copy_text))
 
-    def open_experiments(self) -> None:
-        from gputui.tui.screens.experiments import ExperimentsScreen
-
-        self._view.open(ExperimentsScreen(self._view, self._jobs, self._environ, self._launch.copy_text))
-
     def open_queue(self) -> None:
         from gputui.tui.screens.queue import QueueScreen
 

@@ -91,7 +91,7 @@ class SelectionController:
         self.forget_digits()
         if any(index.startswith(text) and index != text for index in indices):
             self._digits = text
-            self._view.show_message(f"GPU {text}_", passing=True)
+            self._view.show_message(f"GPU {text}_", kind="passing")
             self._stop_timer = self.after(SECOND_DIGIT, self._digits_in_time)
         else:
             self.toggle_number(int(text))
@@ -142,7 +142,7 @@ class SelectionController:
         self._divided = gpu
         name, label = (app_state.box.label(each) for each in (gpu, first))
         words = f"GPU {name} is divided into MIG instances: space selects {label}"
-        self._view.show_message(f"{words}, as {gpu.index} {first.index} in one go does", passing=True)
+        self._view.show_message(f"{words}, as {gpu.index} {first.index} in one go does", kind="passing")
         self._stop_timer = self.after(SECOND_DIGIT, self._digits_in_time)
 
     def _toggle_instance(self, gpu: Device, index: int) -> None:
@@ -272,7 +272,7 @@ class SelectionController:
             numbers = ",".join(map(app_state.box.label, app_state.selected))
             words = f"cleared {numbers} ({restore} brings it back)"
         self._view.set_app_state(cleared)
-        self._view.show_message(words, lasting=True)
+        self._view.show_message(words, kind="lasting")
 
     def restore(self) -> None:
         """Select again, in their order, the devices that were cleared last and are still there; after a plan

@@ -1,27 +1,33 @@
-"""JobsScreen: the running jobs, their devices, and the log of one job."""
+"""JobsScreen: the jobs and experiments, and the devices and the log of one job, or the results of one
+experiment."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from functools import partial
+from itertools import chain
 
 from textual import events
 
 from gputui.inventory.formatting import TextWriter, counted, devices_text, duration, printable
-from gputui.inventory.job import Job, JobError, place_in_list
+from gputui.inventory.job import Job, JobError, grouped
 from gputui.inventory.light_dataclasses import replace
+from gputui.jobs.experiments import store
+from gputui.jobs.experiments.record import Experiment
+from gputui.jobs.experiments.runner import with_outcomes
+from gputui.jobs.experiments.table import lines as as_text
 from gputui.jobs.log_screen import Tail
+from gputui.jobs.rerun import runs_experiment
 from gputui.jobs.source import was_started_on
 from gputui.jobs.stop import GRACE
 from gputui.jobs.store import Stored, forget, stored
 from gputui.system.environment import Environ
-from gputui.tui.background import in_background
 from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.main_view import MainView
-from gputui.tui.screens.confirm import Answer, ConfirmScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.page import FILTER, ListPage, hidden, shown
+from gputui.tui.views.experiments import details, row_of
 from gputui.tui.views.jobs import (
     devices_of,
     facts_of,
@@ -45,24 +51,6 @@ _WHEEL = 3
 
 _MOST_LOG = 96 * 1024
 """Bytes of a log that are read when the cursor moves to its job: 50 ms on a slow machine."""
-
-
-def ask_to_stop(page: ListPage, job: Job, stop: Callable[[Job], object]) -> None:
-    """Stop a job, once the user says yes."""
-    if job.over:
-        page.show_message(f"job {job.address} has ended already")
-    else:
-        grace = f"SIGTERM, and SIGKILL after {GRACE:.0f} s"
-        page.ask("stop", f"stop {job.address} ({grace})", partial(stop, job))
-
-
-def stop_by(page: ListPage, controller: JobsController, job: Job) -> None:
-    """Stop a job of this machine."""
-    page.show_message(f"stopping {job.id} …", passing=True)
-    app = page.app
-
-    # This takes as long as the job takes to end, and the page may be closed by then.
-    in_background("stop a job", lambda: app.call_later(page.show_message, controller.stop(job)))
 
 
 class JobsPage(ListPage):
@@ -105,23 +93,22 @@ class JobsPage(ListPage):
         (listing, items), job = self.listing(width), self.job
         if self.reads and job is not None:
             self.lay_out((), above=0)
-            return self._log_lines(job, [], width, height)
+            return self.of_job(job, [], width, height)
         room = max(1, min(len(listing), height // 3 if job else height - 1))
         visible = self.window(listing, items, room, above=1)
         lines = [self.head(width), *visible]
-        if job is None:
-            return lines
+        return lines if job is None else self.of_job(job, lines, width, height)
+
+    def of_job(self, job: Job, lines: list[Line], width: int, height: int) -> list[Line]:
+        """These lines, and below them the job at the cursor: its facts, unless the log has the whole page,
+        and the end of its log, or what the user reads of it."""
         facts = [title(f"job {job.address}", width), *facts_of(job, self.now, width)]
         devices = devices_of(job, self.app_state, width, _MOST_DEVICES)
         if devices:
             devices.insert(0, title(f"devices of {job.id}", width))
-        for block in (facts, devices):
+        for block in () if self.reads else (facts, devices):
             if len(lines) + len(block) + _LEAST_LOG <= height:
                 lines += block
-        return self._log_lines(job, lines, width, height)
-
-    def _log_lines(self, job: Job, lines: list[Line], width: int, height: int) -> list[Line]:
-        """These lines, and below them the end of the job's log, or what the user reads of it."""
         before, self._room = self._room, max(1, height - len(lines) - 1)
         found, words = self.log_of(job), self.filter.lower().split() if self.reads else ()
         if words:
@@ -147,12 +134,21 @@ class JobsPage(ListPage):
     def action_stop(self) -> None:
         """Stop the job, once the user says yes: it may have run for days."""
         job = self.stoppable()
-        if job is not None:
-            ask_to_stop(self, job, self.stop)
+        if job is None:
+            return
+        if job.over:
+            self.show_message(f"job {job.address} has ended already")
+        else:
+            what = f"stop {self.what(job)}: SIGTERM, and SIGKILL after {GRACE:.0f} s"
+            self.ask("stop", what, partial(self.stop, job))
+
+    def what(self, job: Job) -> str:
+        """What a stop of the job ends, and what goes on."""
+        return job.address
 
 
 class JobsScreen(JobsPage):
-    """`copy_text` puts a text on the clipboard.
+    """`copy_text` puts a text on the clipboard. An experiment has a row, and its runs are below it.
 
     On another box than this machine (a demo, a recording) the jobs are those of its snapshot, and those that
     were started there.
@@ -160,7 +156,7 @@ class JobsScreen(JobsPage):
 
     BINDINGS = [
         FILTER,
-        shown("enter", "read_log(True)", "log", "⏎", "The log on the whole page"),
+        shown("enter", "read_log(True)", "open", "⏎", "The log, or the results, on the whole page"),
         shown("enter", "read_log(False)", "jobs", "⏎", "The jobs again"),
         hidden("f", "follow_log", "To the end of the log"),
         hidden("tab", "wrap_log", "Break long lines of the log, or cut them"),
@@ -168,7 +164,6 @@ class JobsScreen(JobsPage):
         shown("R", "rerun", "rerun"),
         shown("c", "clone", "clone"),
         shown("v", "compare", "compare", about="Compare variants of the job's command"),
-        shown("V", "perform('experiments')", "experiments"),
         shown("x,delete", "forget", "remove", "x"),
         shown("y", "copy", "copy"),
     ]
@@ -197,7 +192,14 @@ class JobsScreen(JobsPage):
         super().__init__(view)
         self._controller, self._environ, self._copy_text = controller, environ, copy_text
         self.key = controller.looked_at
-        self._stored = Stored()
+        self._stored, self._kept = Stored(), store.Kept()
+        self._experiments: dict[str, Experiment] = {}
+        """By the id of the job in their row."""
+        """The lines of the results above those that are shown."""
+        self._outcomes: tuple[Experiment, ...] = ()
+        self._read: object = None
+        """From what the outcomes were read."""
+        self._drawn: tuple[Experiment, int, list[Line]] | None = None
         self._trouble = ""
         self._filter_of_jobs = ""
         self._records: dict[str, Job] = {}
@@ -209,11 +211,12 @@ class JobsScreen(JobsPage):
 
     def item_keys(self) -> Sequence[Hashable]:
         """The ids of the jobs, the newest first; running jobs before those that wait or have ended."""
+        box, label = self.app_state.box, self.app_state.label
         try:
             self._stored, self._trouble = stored(self._environ, self._stored), ""
+            self._kept = store.Kept() if label else store.kept(self._environ, self._kept)
         except JobError as error:
-            self._stored, self._trouble = Stored(), str(error)
-        box, label = self.app_state.box, self.app_state.label
+            self._stored, self._kept, self._trouble = Stored(), store.Kept(), str(error)
         seen = {job.id: job for job in box.jobs}
         mine = [job for job in self._stored.jobs if not label or was_started_on(box, job)]
         self._records = {job.id: job for job in mine}
@@ -227,12 +230,38 @@ class JobsScreen(JobsPage):
         if label:
             # A job that was just removed is still in the last reading.
             jobs += [job for job in seen.values() if job.id not in self._known]
-        self._jobs = tuple(sorted(jobs, key=place_in_list))
+        self._jobs = tuple(chain(*grouped(self._with_experiments(jobs))))
+        self.key = self._controller.take_started() or self.key
         return [job.id for job in self._jobs]
 
+    def _with_experiments(self, jobs: Sequence[Job]) -> Collection[Job]:
+        """These jobs, and a row for each experiment: the job that runs it, or ran it last; a row of its own
+        where that was in a terminal."""
+        rows = {job.id: job for job in jobs}
+        runners = {job.part.experiment: job for job in jobs if job.part is not None and job.part.whole}
+        self._experiments = {}
+        read = (self._kept.records, self._stored.jobs)
+        if read != self._read:
+            # This takes long for an experiment of ten thousand tasks.
+            self._outcomes, self._read = with_outcomes(self._kept.records, lambda: self._stored), read
+        for each in self._outcomes:
+            runner = rows.get(each.job) or runners.get(each.id)
+            if runner is None or (runner.over and each.state == "running"):
+                runner = row_of(each)
+            rows[runner.id] = replace(runner, part=each.part)
+            self._experiments[runner.id] = each
+        return rows.values()
+
     def _set_cursor(self, place: int, keys: Sequence[Hashable]) -> None:
+        before = self.key
         super()._set_cursor(place, keys)
+        self.below = self.below if self.key == before else 0
         self._controller.looked_at = self.key if self.cursor else None
+
+    @property
+    def _experiment(self) -> Experiment | None:
+        """The experiment under the cursor, as it was read last."""
+        return self._experiments.get(str(self.key))
 
     @property
     def job(self) -> Job | None:
@@ -240,14 +269,26 @@ class JobsScreen(JobsPage):
 
     def actionable(self) -> Job | None:
         job = self.job
-        if job is None or job.id in self._records:
-            return job and self._records[job.id]
+        if job is None or job.id in self._records or self._experiment is not None:
+            return job and self._records.get(job.id, job)
         self.show_message(self.app_state.not_of_this_machine("jobs"))
         return None
 
     def stoppable(self) -> Job | None:
         """A job of a demo's box can be cloned and stopped, too: neither starts anything."""
         return self.actionable() if self.app_state.demo is None else self.job
+
+    def what(self, job: Job) -> str:
+        if job.part is None:
+            return job.id
+        if job.part.whole:
+            return f"{printable(job.part.title)} with all its runs"
+        parts = {each.id: each.part for each in self._jobs if each.part and not each.over}
+        for id, whole in parts.items():
+            left = whole.of - whole.number if whole.whole and whole.experiment == job.part.experiment else 0
+            if left:
+                return f"{job.id}; {left} of {whole.of} runs still follow, S on {id} stops all"
+        return job.id
 
     def head(self, width: int) -> Line:
         unreadable = 0 if self.app_state.label else len(self._stored.unreadable)
@@ -259,6 +300,8 @@ class JobsScreen(JobsPage):
         elsewhere = yours - {None, *self._known, *(job.id for job in self._jobs)}
         if elsewhere:
             more.append(f"{len(elsewhere)} of yours in another HOME")
+        if self._kept.unreadable:
+            more.append(f"{len(self._kept.unreadable)} experiments cannot be read: gputui compare --list")
         return headline(self._jobs, width, more=more, end=self.beyond)
 
     def listing(self, width: int) -> ItemLines:
@@ -268,6 +311,21 @@ class JobsScreen(JobsPage):
         uses = unclaimed_uses_of(app_state)
         lines = listed(self._jobs, width, self.now, app_state.snapshot, uses)
         return lines, [None, *range(len(self._jobs))]
+
+    def of_job(self, job: Job, lines: list[Line], width: int, height: int) -> list[Line]:
+        found = self._experiment
+        if found is None:
+            return super().of_job(job, lines, width, height)
+        self._room = max(1, height - len(lines))
+        # Cached until something changes, as an experiment has up to ten thousand tasks.
+        if self._drawn is None or self._drawn[0] is not found or self._drawn[1] != width:
+            self._drawn = (found, width, details(found, width))
+        head, *results = self._drawn[2]
+        text, log_lines = [head, *facts_of(job, self.now, width), *results], self.log_of(job)
+        if log_lines:
+            text.append(title(f"log of {job.id}", width))
+            text += [((f" {piece}", ""),) for piece in pieces_of(log_lines, width)]
+        return [*lines, *self.text_below(text, self._room)]
 
     def log_of(self, job: Job) -> Sequence[str]:
         record = self._records.get(job.id)
@@ -286,7 +344,8 @@ class JobsScreen(JobsPage):
         """Put the job's command on the launch line, and return to the main screen."""
         job = self.stoppable()
         if job is not None:
-            message = self._controller.clone(job, job.id not in self._records)
+            example = job.id not in self._records and self._experiment is None
+            message = self._controller.clone(job, example)
             self.dismiss()
             self.view.show_message(message)
 
@@ -294,6 +353,9 @@ class JobsScreen(JobsPage):
         """Ask once, with the devices that were found; yes uses that result."""
         job = self.actionable()
         if job is None:
+            return
+        if self._experiment is not None or runs_experiment(job):
+            self._ask_to_repeat(job)
             return
         found, text = self._controller.best_for(job)
         if found is None:
@@ -304,6 +366,15 @@ class JobsScreen(JobsPage):
                 f"start {job.id} as a new job on {text}",
                 partial(self._controller.rerun, job, found),
             )
+
+    def _ask_to_repeat(self, job: Job) -> None:
+        """Start an experiment again, once the user says yes."""
+        if job.id not in self._records:
+            self.show_message("it ran in a terminal: c puts its call on the launch line")
+            return
+        what = f"start {self.what(job)} again, as a new job"
+        repeat = partial(self.work, f"starting {job.id} again", partial(self._controller.repeat, job))
+        self.ask("rerun", what, repeat)
 
     def action_compare(self) -> None:
         """Ask what to vary in the job's command, and start the comparison as a job."""
@@ -324,7 +395,7 @@ class JobsScreen(JobsPage):
 
         self.type_line(
             LineScreen(
-                f"vary what in {job.id}?",
+                f"compare {job.id} in which variants?",
                 placeholder="for example: --lr=1e-4,3e-4 launcher=python,torchrun --repeat 3",
                 check=lambda line: self._controller.comparison(job, line),
                 keys=(("⏎", "next"), ("esc", "cancel")),
@@ -338,22 +409,25 @@ class JobsScreen(JobsPage):
         count = request.launch.devices.count
         devices = f"on {devices_text(count)}" if count else "without devices"
         times = f", {request.repeat} times each" if request.repeat > 1 else ""
-        reasons = [printable(row.label) for row in made.rows]
+        labels = ", ".join(printable(row.label) for row in made.rows)
+        took = ""
         if job.began and job.ended:
             each = job.ended - job.began
-            took = f"each takes {duration(each)}, as {job.id} did"
-            reasons.append(f"about {duration(each * made.runs_in_all)} in all, if {took}")
+            took = (
+                f", about {duration(each * made.runs_in_all)} if each takes {duration(each)}, as {job.id} did"
+            )
+        variants = f"{counted(len(made.rows), 'variant')} of {job.id}{times}, one after another, {devices}"
 
-        def answered(answer: Answer | None) -> None:
-            if answer == "run":
-                self.show_message(self._controller.compare(request, made))
+        def compare() -> None:
+            self.show_message(self._controller.compare(request, made))
 
-        variants = counted(len(made.rows), "variant")
-        question = f"Run {variants} of {job.id}{times}, one after another, {devices}?"
-        self.view.open(ConfirmScreen(self.view, question, reasons), answered)
+        self.ask("compare", f"run {variants}{took}: {labels}", compare)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "read_log" and parameters[0] == self.reads:
+            return False
+        not_of_results = ("compare", "wrap_log", "follow_log", *(["filter"] if self.reads else []))
+        if self._experiment is not None and action in not_of_results:
             return False
         return super().check_action(action, parameters)
 
@@ -411,19 +485,30 @@ class JobsScreen(JobsPage):
         self._scroll_log(-by * max(1, self._room - 1))
 
     def _scroll_log(self, by: int) -> None:
+        self.below = max(0, self.below - by)
         self._back = max(0, self._back + by)
         self._pieces = None
         self.draw()
 
+    def action_stop(self) -> None:
+        job = self.job
+        if job is None or job.over or job.id in self._records or self._experiment is None:
+            super().action_stop()
+        else:
+            self.show_message(f"{self._experiment.name} runs in a terminal: Ctrl-C there stops it")
+
     def stop(self, job: Job) -> None:
-        stop_by(self, self._controller, job)
+        # This takes as long as the job takes to end.
+        self.work(f"stopping {job.id}", partial(self._controller.stop, job))
 
     def action_forget(self) -> None:
-        """Remove the job, once the user says yes: its log is removed too."""
+        """Remove the job, once the user says yes: its log is removed too. The runs of an experiment stay."""
         job = self.actionable()
         if job is None:
             return
-        if job.over:
+        if job.over and self._experiment is not None:
+            self.ask("forget", f"remove {self._experiment.name} (its runs stay)", partial(self._forget, job))
+        elif job.over:
             self.ask("forget", f"remove {job.id} and its log", partial(self._forget, job))
         elif job.state == "elsewhere":
             self._forget(job)
@@ -432,12 +517,18 @@ class JobsScreen(JobsPage):
 
     def _forget(self, job: Job) -> None:
         try:
-            forget(job)
-            self.show_message(f"job {job.id} and its log are removed")
+            found = self._experiments.get(job.id)
+            if found is not None:
+                store.forget(found)
+            if job.id in self._records:
+                forget(job)
+            self.show_message(f"{found.name if found else f'job {job.id} and its log'} removed")
         except JobError as error:
             self.show_message(str(error))
 
     def action_copy(self) -> None:
         job = self.actionable()
-        if job is not None:
+        if job is not None and self._experiment is not None:
+            self._copy_text("\n".join(as_text(self._experiment, None)) + "\n")
+        elif job is not None:
             self._copy_text(printable(job.line))

@@ -39,7 +39,7 @@ from gputui.tui.controllers.selection import SelectionController
 from gputui.tui.controllers.timelines import TimelineController
 from gputui.tui.layout import Layout, launch_room, lay_out
 from gputui.tui.main_view import Then
-from gputui.tui.message_log import Message, MessageLog
+from gputui.tui.message_log import Kind, Message, MessageLog
 from gputui.tui.messages import NewReading, PastFound
 from gputui.tui.outcome import Outcome
 from gputui.tui.panels import parts
@@ -240,7 +240,7 @@ class MainScreen(Screen[None]):
             "help": pages.open_help,
             "messages": pages.open_messages,
             "panels": partial(pages.open_settings, "panel"),
-            "experiments": pages.open_experiments,
+            "experiments": pages.open_jobs,
             "theme": partial(self._open_palette, "theme"),
             "palette": self._open_palette,
             "stop": lambda: self.app.action_suspend_process(),
@@ -295,7 +295,7 @@ class MainScreen(Screen[None]):
         if self.forget_digits():
             return
         if self.launch.cancel():
-            self.show_message("nothing is started", passing=True)
+            self.show_message("nothing is started", kind="passing")
         elif self.app_state.screen.filter:
             self.selection.end_filter()
         else:
@@ -483,7 +483,7 @@ class MainScreen(Screen[None]):
 
     def _tell_slow(self) -> None:
         if self._files.slow and self._after_files:
-            self.show_message(READING, passing=True)
+            self.show_message(READING, kind="passing")
 
     def _still_reading(self) -> None:
         """Say that files are being read, where that takes long."""
@@ -515,7 +515,7 @@ class MainScreen(Screen[None]):
         if isinstance(result, NoSourceError):
             if self.app_state.rows and self.app_state.problem != str(result):
                 # The rows stay as they were: the reason why they are stale must be shown once.
-                self.show_message(str(result), "lost", lasting=True)
+                self.show_message(str(result), "lost", kind="news")
             self.set_app_state(self.app_state.with_problem(str(result)))
         elif isinstance(result, Snapshot):
             number_before, before = len(self.app_state.selection), self.app_state.snapshot
@@ -537,7 +537,7 @@ class MainScreen(Screen[None]):
                 # Without links, the best set could change a moment later.
                 self.selection.read_command_away()
             elif len(self.app_state.selection) < number_before:
-                self.show_message("a selected device is no longer present and was deselected", "lost")
+                self.show_message("a selected device is no longer present and was deselected", "lost", "news")
         else:
             raise result
 
@@ -571,6 +571,9 @@ class MainScreen(Screen[None]):
             self.set_app_state(self.app_state.with_problem(words))
         self.launch.ask_without_reread()
         self.reruns.ask_without_reread()
+        if self._log.show_waiting(self._clock()):
+            self._draw_message()
+            self.redraw_page()
 
     # Messages
 
@@ -589,13 +592,11 @@ class MainScreen(Screen[None]):
         """The last messages, the newest last."""
         return self._log.messages
 
-    def show_message(
-        self, text: str | None, style: str = "", lasting: bool = False, passing: bool = False
-    ) -> None:
-        """Show a message until the next key, a `lasting` one for at least some seconds, in a style of
-        `widgets/lines.py`; None changes nothing. A `passing` one is not kept in the list of messages."""
+    def show_message(self, text: str | None, style: str = "", kind: Kind = "answer") -> None:
+        """Show a message until the next key, or as its kind says, in a style of `widgets/lines.py`; None
+        changes nothing."""
         if text:
-            self._log.add(self._clock(), text, style, lasting, passing)
+            self._log.add(self._clock(), text, style, kind)
             self._draw_message()
 
     def key_pressed(self) -> None:

@@ -20,9 +20,11 @@ from textual.screen import ModalScreen
 from gputui.inventory.light_dataclasses import frozen
 from gputui.tui.actions import BY_ID, by_key, written
 from gputui.tui.app_state import AppState
+from gputui.tui.background import in_background
 from gputui.tui.main_view import MainView, Then
-from gputui.tui.views.messages import message_line, question_line
-from gputui.tui.views.text import Hints, ItemLines, Line, hint_line
+from gputui.tui.message_log import Kind
+from gputui.tui.views.messages import message_line
+from gputui.tui.views.text import Hints, ItemLines, Line, hanging, hint_line
 from gputui.tui.widgets.lines import Lines
 
 if TYPE_CHECKING:
@@ -299,10 +301,14 @@ class Page(ModalScreen[None]):
         # The body comes first: the footer may describe what was drawn there.
         self.body.draw(self.lines)
         asked, told = self._asked, self.view.message_shown
-        message = question_line(asked[0], width) if asked else message_line(told, width)
-        keys = self._key_hints(width)
-        # Where there is hardly room for a list, a message takes the place of the keys.
-        last = [message if asked or told else keys] if height < _SHORT else [message, keys]
+        if asked:
+            # As below a question about a launch.
+            keys = hint_line([("⏎", "yes")], [("esc", "no"), ("?", "help")], width)
+            last = [*hanging(((" ▌ ", "key"), (f"{asked[0]}?", "")), width)[: max(1, height - 2)], keys]
+        else:
+            message, keys = message_line(told, width), self._key_hints(width)
+            # Where there is hardly room for a list, a message takes the place of the keys.
+            last = [message if told else keys] if height < _SHORT else [message, keys]
         # Notes may be as long as a command line; the body and the keys take precedence.
         room = height - len(last) - _LEAST_BODY
         footer = [*(self.notes(width)[:room] if room > 1 else ()), *last]
@@ -351,11 +357,17 @@ class Page(ModalScreen[None]):
 
     # Messages and questions
 
-    def show_message(self, text: str, passing: bool = False) -> None:
-        """Show a message until the next key or click; the main screen keeps it with the others, unless it is
-        `passing`."""
-        self.view.show_message(text, passing=passing)
+    def show_message(self, text: str | None, kind: Kind = "answer") -> None:
+        """Show a message until the next key or click, or as its kind says."""
+        self.view.show_message(text, kind=kind)
         self.draw()
+
+    def work(self, text: str, work: Callable[[], str | None]) -> None:
+        """Say what is being done, do it in the background, and show the message about the result. The page
+        may be closed by then."""
+        self.show_message(f"{text} …", "passing")
+        app = self.app
+        in_background(text, lambda: app.call_later(self.show_message, work(), "news"))
 
     def ask(self, action: str, question: str, then: Then) -> None:
         """Ask before a dangerous action. The next key answers: Enter, y, or a key of the action calls `then`;

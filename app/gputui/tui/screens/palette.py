@@ -113,13 +113,13 @@ class PaletteScreen(ListPage):
 
     def _set_of_launch(self, row: Row, choice: str) -> None:
         self.view.set_app_state(option_rows.changed(self.app_state, row, choice))
-        self.view.show_message(f"{row.label} {choice}", passing=True)
+        self.view.show_message(f"{row.label} {choice}", kind="passing")
 
     def _set(self, row: Row, choice: str) -> None:
         app_state = self.app_state
         self.view.save_setting(*setting_rows.changed(app_state, row, choice, ()), lambda saved: None)
         saved = f"not saved: {app_state.label}" if app_state.label else "saved in your settings"
-        self.view.show_message(f"{row.label} {choice}, {saved}", passing=True)
+        self.view.show_message(f"{row.label} {choice}, {saved}", kind="passing")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return action != "help"

@@ -312,7 +312,7 @@ class PlanScreen(ListPage):
             keys = tuple(device.key for device in found.devices[: row.strategy.devices])
             self.view.set_app_state(self.app_state.with_devices(keys))
             self.dismiss()
-            self.view.show_message(f"{row.name}: its devices are selected; {row.what}", lasting=True)
+            self.view.show_message(f"{row.name}: its devices are selected; {row.what}", kind="lasting")
             return
         try:
             self._ask_to_use(self._prepared(row), row, found)
@@ -375,7 +375,7 @@ class PlanScreen(ListPage):
             self.view.show_message(note, "warn")
         restore = key_of("restore", self.app_state.screen.keymap)
         self.dismiss()
-        self.view.show_message(f"{row.name} is on the launch line: {restore} undoes it", lasting=True)
+        self.view.show_message(f"{row.name} is on the launch line: {restore} undoes it", kind="lasting")
 
     def _prepared(self, row: Row, folder: str | None = None) -> Prepared:
         """The files and the command of a row. Raises RecipeError.

@@ -8,7 +8,6 @@ from functools import partial
 from gputui.choosing.queue_outlook import Outlook
 from gputui.inventory.formatting import printable
 from gputui.inventory.waiter import Waiter
-from gputui.tui.background import in_background
 from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import FILTER, ListPage, shown
@@ -64,12 +63,10 @@ class QueueScreen(ListPage):
             self.show_message("not a job: it waits in one of your terminals; Ctrl-C there leaves the queue")
         else:
             what = f"take job {printable(waiter.job)} out of the queue (it will not start)"
-            self.ask("stop", what, partial(self._leave, waiter.job))
-
-    def _leave(self, job: str) -> None:
-        self.show_message(f"taking job {printable(job)} out of the queue …")
-        app = self.app
-        # This takes as long as the job takes to end, and the page may be closed by then.
-        in_background(
-            "leave the queue", lambda: app.call_later(self.show_message, self._controller.leave_line(job))
-        )
+            leave = partial(self._controller.leave_line, waiter.job)
+            # This takes as long as the job takes to end.
+            self.ask(
+                "stop",
+                what,
+                partial(self.work, f"taking job {printable(waiter.job)} out of the queue", leave),
+            )

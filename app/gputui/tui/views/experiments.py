@@ -1,39 +1,36 @@
-"""Lines of the experiments page: the list of experiments, and the table and bars of one of them."""
+"""Lines of the results of an experiment, and its row in the list of jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from gputui.inventory.columns import Column
-from gputui.jobs.columns import SIGNS
+from gputui.inventory.job import Job
 from gputui.jobs.experiments import table as text
 from gputui.jobs.experiments.record import Experiment, summaries
-from gputui.jobs.experiments.table import bars, by_what, experiment_columns, figures, table
-from gputui.tui.views.text import Line, clip, table_lines, title, told_lines
+from gputui.jobs.experiments.table import bars, by_what, figures, table
+from gputui.launching.quoting import quote
+from gputui.tui.views.text import Line, clip, title, told_lines
 
-NONE = "no experiments: v on the page of jobs, gputui compare or gputui each makes one"
-
-
-def headline(found: Sequence[Experiment], unreadable: int, width: int) -> Line:
-    """The title of the page, with the numbers of running, of all and of unreadable experiments."""
-    running = sum(each.state == "running" for each in found)
-    counts = [f"{running} of {len(found)} running"] if found else []
-    counts += [f"{unreadable} cannot be read: --list says why"] if unreadable else []
-    return title("experiments", width, ", ".join(counts))
+_STATUS = {"done": 0, "failed": 1}
+"""The exit status of the call that ran an experiment, by its outcome."""
 
 
-def listed(found: Sequence[Experiment], width: int, now: float) -> list[Line]:
-    """The headings, and one line per experiment. `now` is seconds since the epoch."""
-    signed = Column[Experiment](
-        "  ID", lambda each: f"{SIGNS[each.outcome][0]} {each.id}", lambda each: SIGNS[each.outcome][1]
+def row_of(experiment: Experiment) -> Job:
+    """The row of an experiment that ran in a terminal, in the form of a job."""
+    words = experiment.request.words
+    return Job(
+        id=experiment.id,
+        line=" ".join(map(quote, words)),
+        argv=words,
+        directory=experiment.directory,
+        created=experiment.created,
+        started=experiment.created,
+        ended=experiment.ended,
+        status=_STATUS.get(experiment.outcome),
+        state=experiment.outcome,
     )
-    columns = [signed, *experiment_columns(now)[1:]]
-    return [clip(line, width) for line in table_lines(columns, found, heading=True)]
 
 
-def details(experiment: Experiment, figure: int, width: int, room: int) -> list[Line]:
-    """The table of an experiment, and the bars of its figures from index `figure` on, which wraps around. The
-    bars of that figure are always included, those of the next ones only if they fit into `room` lines."""
+def details(experiment: Experiment, width: int) -> list[Line]:
+    """The table of an experiment, and the bars of its figures."""
     lines = [title(text.headline(experiment), width)]
     heading, *rows = table(experiment, width - 1)
     lines.append(clip(((f" {heading}", "dim"),), width))
@@ -41,16 +38,10 @@ def details(experiment: Experiment, figure: int, width: int, room: int) -> list[
         style = "strong" if summary.difference == 0 else "lost" if summary.failed else ""
         lines.append(clip(((f" {row}", style),), width))
     known = figures(experiment) if experiment.compares else []
-    if not known:
-        return lines
-    lines += told_lines(by_what(experiment), "dim", width)
-    start = figure % len(known)
-    for place in range(start, start + len(known)):
-        number = place % len(known)
-        each = known[number]
-        block = [title(each.title, width, f"{number + 1} of {len(known)}")]
-        block += [clip(((line, ""),), width) for line in bars(experiment, each, width)]
-        if place > start and len(lines) + len(block) > room:
-            break
-        lines += block
+    lines += told_lines(by_what(experiment), "dim", width) if known else []
+    for each in known:
+        lines += [
+            title(each.title, width),
+            *(clip(((line, ""),), width) for line in bars(experiment, each, width)),
+        ]
     return lines

@@ -10,7 +10,7 @@ from rich.cells import chop_cells
 from gputui.choosing.claimed_use import ClaimedUse
 from gputui.choosing.verdict_text import claimed_and_runs_on
 from gputui.inventory.formatting import duration, gpus, peak_size, printable, size
-from gputui.inventory.job import Job, place_in_list
+from gputui.inventory.job import Job, grouped, place_in_list
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.columns import how_long, job_columns, labels_of
@@ -50,11 +50,13 @@ _RECENT = 60.0
 def headline(
     jobs: Sequence[Job], width: int, text: str = "jobs", more: Sequence[str] = (), end: str = ""
 ) -> Line:
-    """The rule at the top: how many run and wait, further counts (`more`), and the text `end` at its end."""
-    waiting = sum(job.state == "waiting" for job in jobs)
-    running = sum(not job.over for job in jobs) - waiting
-    counts = [f"{running} of {len(jobs)} running"] if jobs else []
+    """The rule at the top: how many run, wait and have ended, an experiment counted once; further counts
+    (`more`), and the text `end` at its end."""
+    heads = [head for head, *_ in grouped(jobs)]
+    waiting, ended = sum(job.state == "waiting" for job in heads), sum(job.over for job in heads)
+    counts = [f"{len(heads) - waiting - ended or 'none'} running"] if jobs else []
     counts += [f"{waiting} waiting"] if waiting else []
+    counts += [f"{ended} ended"] if ended else []
     return title(text, width, ", ".join(counts), *more, end)
 
 
@@ -216,21 +218,20 @@ def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     snapshot = app_state.box
     if not snapshot.jobs:
         return [title("your jobs", width, "none")]
-    jobs, tail = _in_panel(snapshot), _tail(snapshot)
+    jobs, more, tail = _content(snapshot)
     room = height - 1
-    hidden = len(snapshot.jobs) - min(len(jobs), room)
-    if room < len(jobs) or (hidden and len(jobs) == room > 2):
-        # With only one or two lines, the rule already counts the other jobs.
+    # With only one or two lines, the rule counts the other jobs.
+    most = room - 1 if room > 2 and (more or len(jobs) > room) else room
+    if len(jobs) > most:
         newest = sorted(jobs, key=lambda job: (job.over, -job.created))
-        jobs = sorted(newest[: room - 1 if room > 2 else room], key=place_in_list)
-        hidden = len(snapshot.jobs) - len(jobs) if room > 2 else 0
+        more += len(jobs) - most
+        jobs = sorted(newest[:most], key=place_in_list)
     rows = _rows(jobs, width, snapshot.time, snapshot, unclaimed_uses_of(app_state))
-    left_out = len(snapshot.jobs) - len(jobs)
-    more = f"{left_out} more: {key_of('jobs', app_state.screen.keymap)}"
-    head = headline(snapshot.jobs, width, "your jobs", end=more if left_out and not hidden else "")
+    told = f"{more} more: {key_of('jobs', app_state.screen.keymap)}" if more else ""
+    head = headline(snapshot.jobs, width, "your jobs", end=told if room <= 2 else "")
     lines = [head, *(clip_command(row, width - 1) for row in rows)]
-    if hidden:
-        lines.append(((f"   … {more}", "dim"),))
+    if told and room > 2:
+        lines.append(((f"   … {told}", "dim"),))
     room = height - len(lines) - 1
     if tail is not None and room > 0:
         pieces = pieces_of(tail.tail[-room:], width, wraps=False)
@@ -238,26 +239,24 @@ def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     return lines
 
 
-def _in_panel(snapshot: Snapshot) -> list[Job]:
-    """The jobs that have not ended, and the last ones that have."""
-    current = sum(not job.over for job in snapshot.jobs)
-    # A demo's own jobs are beside those that were started on it.
-    return sorted(snapshot.jobs, key=place_in_list)[: current + _MOST_ENDED]
-
-
-def _tail(snapshot: Snapshot) -> Job | None:
-    """The job whose log is shown: a running job, else the first one with a log."""
-    found = sorted(_in_panel(snapshot), key=lambda job: job.state != "running")
-    return next((job for job in found if job.tail), None)
+def _content(snapshot: Snapshot) -> tuple[list[Job], int, Job | None]:
+    """The jobs that have not ended and the last ones that have, of an experiment only the job that runs it;
+    how many others there are; and the job whose log is shown."""
+    groups = grouped(snapshot.jobs)
+    heads = [group[0] for group in groups]
+    shown = heads[: sum(not job.over for job in heads) + _MOST_ENDED]
+    # The log of a run of an experiment says more than that of the job that runs it.
+    running = [job for group in groups for job in reversed(group) if job.state == "running"]
+    return shown, len(heads) - len(shown), next((job for job in (*running, *shown) if job.tail), None)
 
 
 def size_of_jobs(snapshot: Snapshot, few: bool) -> tuple[int, int, int]:
     """The panel's least lines, the lines that it would fill, and those with the whole log. Where lines are
     `few`, it asks for none for jobs that ended a while ago, and where all have, for none at all."""
-    jobs, tail = _in_panel(snapshot), _tail(snapshot)
+    jobs, more, tail = _content(snapshot)
     since = snapshot.time - _RECENT if few else 0.0
     asking = [job for job in jobs if not job.over or (job.ended or 0.0) >= since]
-    every, log = 1 + (len(jobs) < len(snapshot.jobs)) + len(jobs) + bool(tail), len(tail.tail) if tail else 0
+    every, log = 1 + bool(more) + len(jobs) + bool(tail), len(tail.tail) if tail else 0
     wanted = every - (len(jobs) - len(asking)) + min(_LOG_LINES, log)
     return 2, wanted if asking else 0, every + log
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from gputui.tui.message_log import Message
-from gputui.tui.views.text import Line, cells_of, clip, hanging, width_of
+from gputui.tui.views.text import Line, clip, hanging, width_of
 
 _NAMES_KEY = 40
 """The width in cells from which a cut message names the key that shows it."""
@@ -19,12 +19,6 @@ def message_line(message: Message | None, width: int, key: str = "") -> Line:
     line: Line = ((" ▌ ", "key"), (message.text, message.style))
     end = f" {key} for all" if key and width_of(line) > width >= _NAMES_KEY else ""
     return (*clip(line, width - len(end)), *(((end, "dim"),) if end else ()))
-
-
-def question_line(question: str, width: int) -> Line:
-    """The question in that place. Where it is cut, the keys that answer it stay: nobody else names them."""
-    keys = "? ⏎ yes  esc no"
-    return (*clip(((" ▌ ", "key"), (question, "")), width - cells_of(keys)), (keys, ""))
 
 
 def listed(messages: Sequence[Message], width: int) -> tuple[list[Line], list[int]]:
