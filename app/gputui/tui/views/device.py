@@ -33,15 +33,6 @@ def device_facts(app_state: AppState, device: Device, width: int) -> list[Line]:
 
 # The panel beside the table
 
-_LINES = {1: 30, 2: 17, 3: 13}
-"""Lines of all facts by the number of columns, with the state. The same for every device: moving the cursor
-moves no panel."""
-
-
-def lines_of_device(width: int) -> int:
-    """How many lines the panel fills."""
-    return _LINES[_count(width)]
-
 
 def facts_of_device(app_state: AppState) -> object:
     """Everything that the panel depends on."""
