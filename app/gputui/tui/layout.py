@@ -148,9 +148,10 @@ def lay_out(
     table = min(devices + 1, room) if devices else room
     left_over, left, beside = room - table, list(parts or ()), None
     side = [part for part in left if part.place == "side"]
-    # A second column that came later would make the table narrower.
-    alone = before is not None and before.beside is None
-    if width >= WIDE and devices and not alone and (side or parts is None):
+    # A second column that came or went would change the width of the table.
+    shown = before if before is not None and before.heights else None
+    two = shown.beside is not None if shown else bool(side) or parts is None
+    if width >= WIDE and devices and two:
         left = [part for part in left if part.place == "table"]
         beside = Column(side_width(width), share(room, side))
         width -= beside.width + 1
@@ -158,7 +159,7 @@ def lay_out(
         heading = {part.name: Size(1, 1, max(part.size[1:3])) for part in side if not part.grows}
         left = [replace(part, size=heading.get(part.name, part.size)) for part in left]
     heights = share(left_over, left)
-    if before is None or not before.heights:
+    if shown is None:
         heights = _without_blank_lines(heights, left)
     return Layout(roomy, table, Column(width, heights), beside)
 
@@ -195,6 +196,9 @@ def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
             shown.append(part)
     # The panels that grow come first: one that comes takes lines from their end, and gives them back.
     shown.sort(key=lambda part: (not part.grows, parts.index(part)))
+    if shown and not shown[0].grows:
+        # Without such a panel, what comes and goes is at the end.
+        shown.reverse()
     heights = {part.name: part.size.least for part in shown}
     left = room - sum(heights.values())
     growing = [part for part in shown if part.grows]

@@ -15,7 +15,12 @@ from gputui.tui.layout import WIDE, Part, Size, side_width
 from gputui.tui.process_rows import groups
 from gputui.tui.views.device import device_panel, facts_of_device
 from gputui.tui.views.matrix import alike, legend, links_panel, matrix_rows
-from gputui.tui.views.processes import devices_to_come, facts_of_processes, processes
+from gputui.tui.views.processes import (
+    devices_to_come,
+    facts_of_processes,
+    lines_with_heading,
+    processes,
+)
 from gputui.tui.views.queue import devices_in_panel, facts_of_panel, lines_of_panel, queue_panel
 from gputui.tui.views.text import Line
 from gputui.tui.views.timelines import charted, charts_key, timelines_pane
@@ -42,10 +47,6 @@ _RESERVED_IN_LINE, _RESERVED_OF_DEVICES = 3, 6
 _LEAST_OF_DEVICE, _ALL_OF_DEVICE = 7, 30
 """Lines of the panel of one device: its state and a group of facts; all its facts. They are the same for
 every device: moving the cursor moves no panel."""
-
-_MOST_NAMED = 6
-"""Most devices for which the panel of processes has a line each below the names of its columns, also while
-fewer have processes."""
 
 
 @frozen
@@ -101,7 +102,7 @@ def _size_of_processes(app_state: AppState, width: int) -> Size:
     least, reserved = (4, _RESERVED) if width >= WIDE else (2, _RESERVED_BELOW)
     # Reserve a line for each of these devices, so that a process that starts there has one.
     rows = len(groups(app_state)) + min(devices_to_come(app_state), reserved)
-    return Size(least, 2 + max(1, rows, min(len(app_state.rows), _MOST_NAMED)))
+    return Size(least, max(2 + rows, lines_with_heading(app_state)))
 
 
 def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -203,7 +204,7 @@ PANELS: tuple[Panel, ...] = (
         "GPU at cursor",
         device_panel,
         _size_of_device,
-        _of_any_size(facts_of_device),
+        lambda app_state, *size: (app_state.once(facts_of_device), charts_key(app_state, *size)),
         grows=True,
         spare=True,
         narrow=False,
