@@ -87,8 +87,8 @@ def test_the_numbers_of_a_busy_device_are_quieter_than_a_free_one_and_can_be_rea
     spans = row(state, state.box.devices[0], columns_of(state, 100), 100)
     told = {style for text, style in spans if GLYPHS["busy"] in text or "bo" in text}
     quiet = {style for text, style in spans if text.strip().isdigit() and style != "dim"}
-    assert told == {"busy"} and quiet == {"busy-low"}
-    quieter, busy_, free = (shade(name, theme) for name in ("busy-low", "busy", "free"))
+    assert told == {"busy"} and quiet == {"busy-quiet"}
+    quieter, busy_, free = (shade(name, theme) for name in ("busy-quiet", "busy", "free"))
     assert (
         Color.parse(quieter).hsl.s < Color.parse(free).hsl.s
         and Color.parse(quieter).hsl.s < Color.parse(busy_).hsl.s / 1.5
@@ -133,6 +133,7 @@ def test_without_shades_of_colours_a_low_load_is_dim_and_a_high_one_bold() -> No
         low, middle, high = (look(f"busy{level}", variables, colored) for level in ("-low", "", "-high"))
         assert [each.dim for each in (low, middle, high)] == [True, None, None]
         assert [each.bold for each in (low, middle, high)] == [None, None, True]
+        assert look("busy-quiet", variables, colored) == middle, "other numbers can be read"
 
 
 @pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)

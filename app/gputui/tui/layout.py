@@ -147,13 +147,15 @@ def lay_out(
     room = max(1, height - below - 1 - 2 * roomy)
     table = min(devices + 1, room) if devices else room
     left_over, left, beside = room - table, list(parts or ()), None
-    side = [part for part in left if part.place == "side"]
+    beneath = [
+        part for part in left if part.place == "table" and (part.spare or part.size.least <= left_over)
+    ]
+    side = [part for part in left if part not in beneath]
     # A second column that came or went would change the width of the table.
     shown = before if before is not None and before.heights else None
     two = shown.beside is not None if shown else bool(side) or parts is None
     if width >= WIDE and devices and two:
-        left = [part for part in left if part.place == "table"]
-        beside = Column(side_width(width), share(room, side))
+        left, beside = beneath, Column(side_width(width), share(room, side))
         width -= beside.width + 1
     elif left_over < _FEW:
         heading = {part.name: Size(1, 1, max(part.size[1:3])) for part in side if not part.grows}

@@ -60,7 +60,8 @@ class Panel:
             fill; NOTHING hides it
     facts   (app state, width, height) → all values that the lines depend on: equal facts give equal lines,
             which are not built again
-    place   "table": below the table, also where there are two columns; "side": in the column next to it
+    place   "table": below the table, also where there are two columns, unless a long table leaves no lines
+            for a panel that is not `spare`; "side": in the column next to it
     grows   whether it takes the remaining room
     spare   whether it is shown only in lines that no other panel wants
     narrow  whether it is also shown where there is only one column

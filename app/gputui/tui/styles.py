@@ -55,7 +55,10 @@ LOOKS: dict[str, Look] = {
     "warn": Look("warning"),
 }
 """A name with "-on" appended is the style of a cell within the selection; with "-low" or "-high", that of a
-low or a high load."""
+low or a high load; with "-quiet", that of numbers which are quieter than their state."""
+
+_LEVELS = {"-low": "dim", "-high": "bold", "-quiet": ""}
+"""The same in text styles, where colours have no shades."""
 
 _QUIETER, _BRIGHTER = 0.6, 0.12
 """How far the colour of a low load is from that of its state to that of dim text, and how much lighter the
@@ -63,9 +66,9 @@ colour of a high load is; on a light background, darker."""
 
 
 def look(name: str, variables: Mapping[str, str], colored: bool = True) -> Style:
-    """The style that a name adds to the widget's own, by a theme's variables. A high load is bold and, where
-    colours have no shades (the terminal's own, or not `colored`), a low load is dim."""
-    level = next((each for each in ("-low", "-high") if name.endswith(each)), "")
+    """The style that a name adds to the widget's own, by a theme's variables. Colours have no shades if they
+    are the terminal's own, or not `colored`."""
+    level = next((each for each in _LEVELS if name.endswith(each)), "")
     found = LOOKS[name.removesuffix(level)]
     color, background = (
         Color.parse(variables[each]) if each else None for each in (found.color, found.background)
@@ -73,8 +76,8 @@ def look(name: str, variables: Mapping[str, str], colored: bool = True) -> Style
     text = variables.get(found.text, found.text) if level != "-high" else "bold"
     if level and color is not None:
         if color.ansi is not None or not colored:
-            text = "dim" if level == "-low" else text
-        elif level == "-low":
+            text = _LEVELS[level]
+        elif level != "-high":
             color = color.blend(Color.parse(variables["dim"]), _QUIETER)
         else:
             on_light = Color.parse(variables["background"]).brightness > 0.5

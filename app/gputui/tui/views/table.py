@@ -199,7 +199,7 @@ def row(app_state: AppState, device: Device, columns: Columns, width: int) -> Li
     # The whole row has the tone of its state: one glance finds the free devices. Numbers of a busy device are
     # quieter than its state.
     tone = "dim" if device.mig or not given else look
-    numbers = "busy-low" if tone == "busy" else tone
+    numbers = "busy-quiet" if tone == "busy" else tone
     label = fit(label_of(app_state, device, c.tree), c.label, right=not c.tree)
     spans: list[Span] = [
         ("▸" if device.key == app_state.cursor else " ", "cursor"),
