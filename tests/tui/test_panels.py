@@ -243,21 +243,3 @@ async def test_the_details_of_the_device_at_the_cursor_are_read_while_its_panel_
         s.main.save_screen(s.main.app_state.screen._replace(hidden=("device",)))
         await s.until(lambda: asked[-1:] == [set()])
         assert "throttling" not in everything(s)
-
-
-async def test_the_facts_of_the_device_at_the_cursor_are_known_at_once_after_another_page() -> None:
-    """A rate needs two readings: after a page, the first one would have none."""
-    async with moving("dgx-h100", size=(130, 40), interval=0.05) as s:
-
-        def known() -> bool:
-            device = s.main.app_state.current
-            return bool(device and device.telemetry and device.telemetry.sm_active is not None)
-
-        await s.until(known)
-        for page in ("question_mark", "t", "p"):
-            await s.press(page)
-            for _ in range(4):
-                before = s.main.app_state.snapshot
-                await s.until(lambda before=before: s.main.app_state.snapshot is not before)
-            await s.press("q")
-            assert s.app.screen is s.main and known(), page
