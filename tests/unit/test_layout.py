@@ -347,6 +347,9 @@ def test_links_that_differ_stay_a_matrix_with_their_meaning_where_there_is_room(
     least, wants, *_ = panel.size(app_state, 200)
     assert least == 10 and "on one CPU socket" in _text(panel.lines(app_state, side_width(200), wants))
     assert len(panel.lines(app_state, side_width(200), least)) == least
+    # In a narrow column the matrix has two lines of headings: the meaning of each sign is there, too.
+    wants = panel.size(app_state, 120).wants
+    assert "on different CPU sockets" in _text(panel.lines(app_state, side_width(120), wants))
 
 
 def test_a_link_between_selected_devices_is_told_in_plain_words() -> None:

@@ -34,12 +34,16 @@ NOTHING = Size(0, 0)
 _MOST_LINKED = 8
 """The most GPUs for which the matrix of links is shown next to the table. The topology page shows more."""
 
+_MOST_LINES = 100
+"""More lines than a panel has."""
+
 _HIGHEST = 25
 """Most lines of the three charts of one device and the line between two devices: higher charts add
 nothing."""
 
 _RESERVED, _RESERVED_BELOW = 8, 2
-"""Most lines that a panel reserves for devices, beside the table and below it: other panels need lines."""
+"""Most lines that a panel reserves for devices, where there are two columns and where there is one: other
+panels need lines."""
 
 _RESERVED_IN_LINE, _RESERVED_OF_DEVICES = 3, 6
 """Lines of the queue that are reserved for waiters where anybody waits, and for when devices will be free."""
@@ -162,7 +166,8 @@ def _size_of_links(app_state: AppState, width: int) -> Size:
     gpus = len(matrix_rows(app_state))
     if not app_state.box.links or not 1 < gpus <= _MOST_LINKED or alike(app_state):
         return NOTHING
-    return Size(gpus + 2, gpus + 2 + len(legend(app_state.box.links, side_width(width) - 1)))
+    lines = len(links_panel(app_state, side_width(width), _MOST_LINES))
+    return Size(lines - len(legend(app_state.box.links, side_width(width) - 1)), lines)
 
 
 def _facts_of_links(app_state: AppState) -> object:
