@@ -555,9 +555,9 @@ async def test_a_click_on_a_selected_device_puts_the_cursor_there_and_j_moves_it
         await s.press("4", "5")
         await drag(s, "GPU 5", "GPU 5")
         assert s.selected == ["4", "5"]
-        assert "▸cuda:1 = GPU 5" in s.texts("#selection")[1] and s.texts("#table")[6].startswith("▸")
+        assert "↔cuda:1 = GPU 5" in s.texts("#selection")[1] and s.texts("#table")[6].startswith("▸")
         await s.press("K")
-        assert s.selected == ["5", "4"] and "▸cuda:0 = GPU 5" in s.texts("#selection")[1]
+        assert s.selected == ["5", "4"] and "↔cuda:0 = GPU 5" in s.texts("#selection")[1]
 
 
 async def test_many_selected_devices_stay_apart_and_can_be_dragged() -> None:
@@ -565,7 +565,7 @@ async def test_many_selected_devices_stay_apart_and_can_be_dragged() -> None:
         s.main.selection.after = Later()
         await s.press(*"45678", *"0")
         strip = s.texts("#selection")[1]
-        assert strip.startswith(" cuda:0…5 = GPU") and "7, 8,▸0" in strip
+        assert strip.startswith(" cuda:0…5 = GPU") and "7, 8,↔0" in strip
         await drag(s, "8,", "4,")
         assert s.selected == ["8", "4", "5", "6", "7", "0"]
 

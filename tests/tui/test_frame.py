@@ -260,7 +260,7 @@ async def test_a_panel_is_built_again_only_when_what_it_shows_has_changed(
 async def test_every_line_of_a_wide_screen_belongs_to_something() -> None:
     async with session(size=(130, 40)) as s:
         assert any("─ queue ─" in line for line in s.texts("#lists"))
-        assert any("─ processes ─" in line for line in s.texts("#lists"))
+        assert any("─ processes ─" in line for line in s.texts("#history"))
         bottom = s.main.query_one("#selection").region.y
         assert s.main.query_one("#history").region.bottom == bottom
         assert s.main.query_one("#lists").region.bottom == bottom
@@ -269,12 +269,10 @@ async def test_every_line_of_a_wide_screen_belongs_to_something() -> None:
 @pytest.mark.parametrize("box", quick_first(["shared", "a100-mig", "dgx-h100", "mixed", "rtx4090"], 2))
 async def test_the_timelines_of_a_very_wide_screen_end_where_the_selection_begins(box: str) -> None:
     async with session(box, size=(200, 60)) as s:
-        await s.until(lambda: any("─ timelines ─" in line for line in s.texts("#bottom")))
-        lines = s.texts("#bottom")
-        assert (
-            next(line for line in reversed(lines) if line).rstrip().endswith("now")
-            and s.main.query_one("#bottom").region.bottom == s.main.query_one("#selection").region.y
-        )
+        await s.until(lambda: any("─ timelines ─" in line for line in s.texts("#history")))
+        last = next(line for line in reversed(s.texts("#history")) if line)
+        assert last.rstrip().endswith("now")
+        assert s.main.query_one("#history").region.bottom == s.main.query_one("#selection").region.y
 
 
 async def test_a_panel_is_hidden_and_shown_again_and_that_is_kept(home: Path) -> None:
@@ -282,20 +280,20 @@ async def test_a_panel_is_hidden_and_shown_again_and_that_is_kept(home: Path) ->
         await s.press("@panels", *["down"] * list(panels.PANELS_BY_NAME).index("processes"), "space")
         assert isinstance(s.app.screen, SettingsScreen)
         assert any("[ ] Processes" in line for line in body(s))
-        assert not any("processes ─" in line for line in s.texts("#lists"))
+        assert not any("processes ─" in line for line in s.texts("#history"))
         await s.until(lambda: settings({"HOME": str(home)}).screen.hidden == ("processes",))
         await s.press("space", "escape")
         await s.until(lambda: settings({"HOME": str(home)}).screen.hidden == ())
-        assert any("─ processes ─" in line for line in s.texts("#lists"))
+        assert any("─ processes ─" in line for line in s.texts("#history"))
     async with session(size=(130, 40), screen=ScreenSettings(hidden=("timelines", "links"))) as s:
-        assert not s.main.query_one("#history").display
+        assert not any("timelines" in line for line in s.texts("#history"))
         assert not any("links" in line for line in s.texts("#lists"))
 
 
 async def test_a_click_on_a_panel_opens_its_page() -> None:
     async with session(size=(130, 40)) as s:
-        place = next(y for y, line in enumerate(s.texts("#lists")) if "─ processes ─" in line)
-        await s.pilot.click("#lists", offset=(5, place))
+        place = next(y for y, line in enumerate(s.texts("#history")) if "─ processes ─" in line)
+        await s.pilot.click("#history", offset=(5, place))
         await s.until(lambda: s.app.screen is not s.main and bool(body(s)))
         assert "processes" in body(s)[0]
 

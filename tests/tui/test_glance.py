@@ -16,7 +16,7 @@ from gputui.choosing.verdict import GLYPHS
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch_options import LaunchOptions
 from gputui.tui.app_state import AppState
-from gputui.tui.styles import LOOKS
+from gputui.tui.styles import LOOKS, look
 from gputui.tui.theme import DARK, LIGHT, THEMES
 from gputui.tui.views.first_frame import frame
 from gputui.tui.views.table import columns_of, row, state_of
@@ -61,8 +61,8 @@ def watched(seconds: float) -> AppState:
 def test_who_holds_a_device_without_using_it_is_named() -> None:
     assert "idle" not in state_of(watched(30), watched(30).box.devices[0])[1]
     state = watched(90)
-    sign, words, look = state_of(state, state.box.devices[0])
-    assert (sign, words, look) == (GLYPHS["idle"], "bo idle ≥1m", "idle")
+    sign, words, tone = state_of(state, state.box.devices[0])
+    assert (sign, words, tone) == (GLYPHS["idle"], "bo idle ≥1m", "idle")
     selected, _ = state.toggle(state.box.devices[0])
     assert selected.warnings[0] == "GPU 0 is bo's, unused ≥1m: ask bo"
     assert state_of(state, state.box.devices[1])[2] == "free"
@@ -72,13 +72,13 @@ def test_who_holds_a_device_without_using_it_is_named() -> None:
 def test_a_row_has_the_tone_of_its_state_as_a_whole() -> None:
     state = watched(90)
     for device in state.box.devices:
-        look = state_of(state, device)[2]
+        tone = state_of(state, device)[2]
         spans = [
             (text, style) for text, style in row(state, device, columns_of(state, 100), 100) if text.strip()
         ]
-        assert [style for _, style in spans].count(look) >= 4
+        assert [style.split("-")[0] for _, style in spans].count(tone) >= 4
         # The length of a bar is the load; nothing in use calls for no attention.
-        assert {style for text, style in spans if set(text) & set("█▏▎▍▌▋▊▉")} <= {look}
+        assert {style.split("-")[0] for text, style in spans if set(text) & set("█▏▎▍▌▋▊▉")} <= {tone}
         assert [style for text, style in spans if text.strip() == "0%"] == ["dim"] * 2
 
 
@@ -87,14 +87,54 @@ def test_the_numbers_of_a_busy_device_are_quieter_than_a_free_one_and_can_be_rea
     state = watched(0)
     spans = row(state, state.box.devices[0], columns_of(state, 100), 100)
     told = {style for text, style in spans if GLYPHS["busy"] in text or "bo" in text}
-    (quiet,) = {style for text, style in spans if "/" in text}
-    assert told == {"busy"} and quiet != "busy"
-    quieter, busy_, free = (theme.variables[LOOKS[name].color] for name in (quiet, "busy", "free"))
+    quiet = {style for text, style in spans if text.strip().isdigit() and style != "dim"}
+    assert told == {"busy"} and quiet == {"busy-quiet"}
+    quieter, busy_, free = (shade(name, theme) for name in ("busy-quiet", "busy", "free"))
     assert (
         Color.parse(quieter).hsl.s < Color.parse(free).hsl.s
         and Color.parse(quieter).hsl.s < Color.parse(busy_).hsl.s / 1.5
     )
     assert contrast(quieter, theme.background) >= 4.5 and contrast(quieter, free) >= 1.25
+
+
+def shade(name: str, theme: Theme) -> str:
+    color = look(name, theme.to_color_system().generate() | theme.variables).color
+    assert color is not None and color.triplet is not None
+    return color.triplet.hex
+
+
+def test_a_bar_and_its_number_are_as_strong_as_the_load_in_the_hue_of_the_state() -> None:
+    styles = {}
+    for percent in (0, 5, 29, 30, 55, 80, 81, 100):
+        device = replace(busy(gpu(0)), utilization=percent)
+        state = AppState({}).with_snapshot(box(device))
+        spans = row(state, device, columns_of(state, 100), 100)
+        (number,) = {style for text, style in spans if text.strip() == f"{percent}%"}
+        place = next(n for n, (text, _) in enumerate(spans) if text.strip() == f"{percent}%")
+        assert not percent or number == spans[place - 2][1], "the bar is as strong as its number"
+        styles[percent] = number
+    low, middle, high = "busy-low", "busy", "busy-high"
+    assert [*styles.values()] == ["dim", low, low, middle, middle, middle, high, high]
+
+
+@pytest.mark.parametrize("theme", [DARK, LIGHT], ids=lambda theme: theme.name)
+@pytest.mark.parametrize("state", STATES)
+def test_three_strengths_of_a_state_can_be_told_apart_and_read(state: str, theme: Theme) -> None:
+    low, middle, high = (Color.parse(shade(f"{state}{level}", theme)) for level in ("-low", "", "-high"))
+    assert all(contrast(each.hex, theme.background) >= 4.5 for each in (low, middle, high))
+    assert low.hsl.s < middle.hsl.s / 1.4 and contrast(middle.hex, high.hex) >= 1.15
+    apart = [abs(each.hsl.h - middle.hsl.h) for each in (low, high)]
+    assert all(min(each, 1 - each) < 0.15 for each in apart), "the hue stays that of the state"
+
+
+def test_without_shades_of_colours_a_low_load_is_dim_and_a_high_one_bold() -> None:
+    ansi = next(theme for theme in THEMES if theme.name == "ansi")
+    for theme, colored in ((ansi, True), (DARK, False)):
+        variables = theme.to_color_system().generate() | theme.variables
+        low, middle, high = (look(f"busy{level}", variables, colored) for level in ("-low", "", "-high"))
+        assert [each.dim for each in (low, middle, high)] == [True, None, None]
+        assert [each.bold for each in (low, middle, high)] == [None, None, True]
+        assert look("busy-quiet", variables, colored) == middle, "other numbers can be read"
 
 
 @each_row("theme", THEMES, ids=lambda theme: theme.name)
@@ -278,6 +318,6 @@ async def test_the_weakest_link_is_told_once() -> None:
 
 async def test_a_long_command_is_one_line_of_its_panel() -> None:
     async with session("shared", size=(130, 40)) as s:
-        lines = s.texts("#lists")
-        first = next(n for n, line in enumerate(lines) if "processes" in line) + 1
+        lines = s.texts("#history")
+        first = next(n for n, line in enumerate(lines) if " COMMAND" in line) + 1
         assert [line.split()[0].lstrip("◔") for line in lines[first : first + 4]] == ["6", "1", "0", "3"]

@@ -71,7 +71,7 @@ async def test_digits_choose_devices_in_the_order_in_which_they_are_pressed() ->
         await s.press("5", "4")
         assert s.selected == ["5", "4"]
         assert f"{ORDER}=PCI_BUS_ID {VISIBLE}=5,4 python train.py" in " ".join(s.texts("#launch"))
-        assert "cuda:0 = GPU 5 (C3:00.0) ▸cuda:1 = GPU 4 (9D:00.0)" in s.texts("#selection")[1]
+        assert "cuda:0 = GPU 5 (C3:00.0) ↔cuda:1 = GPU 4 (9D:00.0)" in s.texts("#selection")[1]
         assert "weakest link NV18" in s.texts("#selection")[1]
         assert s.texts("#table")[6].lstrip().startswith("[1]  5")
 

@@ -10,6 +10,7 @@ import pytest
 from gputui.allocating.settings import ScreenSettings
 from gputui.sources.simulated.boxes import BOXES
 from gputui.system.processes import ProcessTable
+from gputui.tui.screens import main
 from gputui.vendors.nvidia.source import NvmlSource
 from simnvml import SimulatedNvml
 from tui.support import Session, session
@@ -82,3 +83,26 @@ async def test_the_page_of_a_device_reads_all_of_it_and_the_table_then_no_more(
         assert s.app.screen is s.main
         assert not (await counts_of(nvml_here, s)).keys() & {*OF_PAGES}
         assert all(d.telemetry and d.telemetry.pcie_width for d in s.main.app_state.rows)
+
+
+async def test_the_facts_of_the_device_at_the_cursor_are_known_at_once_after_another_page(
+    nvml_here: SimulatedNvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rate needs two readings: after a page, the first one would have none."""
+    monkeypatch.setattr(main, "GLANCE_EVERY", 0.1)
+    nvml_here.show_box(BOXES["dgx-h100"])
+    source = NvmlSource(ProcessTable(host_pids=False))
+    async with session(source=source, size=(130, 40), interval=0.05) as s:
+
+        def known() -> bool:
+            device = s.main.app_state.current
+            return bool(device and device.telemetry and device.telemetry.sm_active is not None)
+
+        await s.until(known)
+        for page in ("question_mark", "t", "p"):
+            await s.press(page)
+            for _ in range(6):
+                before = s.main.app_state.snapshot
+                await s.until(lambda before=before: s.main.app_state.snapshot is not before)
+            await s.press("q")
+            assert s.app.screen is s.main and known(), page

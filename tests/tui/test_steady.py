@@ -121,13 +121,13 @@ async def test_many_free_devices_leave_room_for_the_panel_of_one() -> None:
 
 def shown(s: Session) -> str:
     """The text of all panels."""
-    return "\n".join(text for name in ("lists", "history", "bottom") for text in s.texts(f"#{name}"))
+    return "\n".join(text for name in ("lists", "history") for text in s.texts(f"#{name}"))
 
 
 def rules(s: Session) -> dict[str, tuple[str, int]]:
     """The panel column and the line of each panel's rule."""
     found = {}
-    for name in ("lists", "history", "bottom"):
+    for name in ("lists", "history"):
         for line, text in enumerate(s.texts(f"#{name}")):
             if text.startswith(" ─ "):
                 found[text.split()[1]] = (name, line)

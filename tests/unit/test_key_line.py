@@ -40,7 +40,7 @@ def text(app_state: AppState, width: int = 80) -> str:
     return words
 
 
-DOZEN = "space J K b enter w y e t p D question_mark colon ctrl+p q"
+DOZEN = "space J K b enter d r w y e t p D question_mark colon ctrl+p q"
 CURSOR = "down j up k home g end G pagedown pageup slash right s"
 MORE = "shift+down shift+up f1 ctrl+z"
 """The same as one of the dozen, for other keyboards and habits."""
@@ -104,8 +104,8 @@ def test_the_keys_are_the_same_in_the_same_order_in_every_state() -> None:
         (line,) = {text(each, width) for each in states}
         assert line.endswith("  ? help") and (width < 80 or ": more" in line)
     everything = " ".join(line.split())
-    dozen = ("space", "b", "⏎", "w", "y", "e", "D", "J/K", "p", "t", "→", "q", ":", "?")
-    places = [f" {everything}".index(f" {key}{'/0-9' * (key == 'space')} ") for key in dozen]
+    dozen = ("0-9", "b", "⏎", "w", "y", "p", "e", "D", "d", "t", "→", "J/K", "q", ":", "?")
+    places = [f" {everything}".index(f" {key} ") for key in dozen]
     assert places == sorted(places)
 
 
@@ -113,8 +113,10 @@ def test_the_way_to_the_details_is_named_where_there_is_room() -> None:
     assert all("→ details" in text(state(), width) for width in (130, 140, 160, 200))
 
 
-def test_starting_waiting_and_the_jobs_are_named_in_the_smallest_usual_terminal() -> None:
-    assert all(each in text(state(), 80) for each in ("⏎ run", "w wait", "y copy", "e edit", "D jobs"))
+def test_starting_waiting_the_processes_and_the_end_are_named_in_the_smallest_usual_terminal() -> None:
+    named = ("0-9 select", "b best", "⏎ run", "w wait", "y copy", "p processes", "q quit", ": more", "? help")
+    assert all(each in text(state(), 80) for each in named)
+    assert all(each in text(state(), 100) for each in ("e edit", "D jobs"))
 
 
 def dim(app_state: AppState) -> set[str]:
@@ -140,8 +142,8 @@ def test_the_keys_are_those_of_the_users_keymap() -> None:
     own = ScreenSettings(keymap={"copy": "c", "later": "ctrl+j", "help": "f1", "select": "s"})
     assert " c copy  " in text(replace(state(4), screen=own), 120)
     assert "f1 help" in text(replace(state(4), screen=own))
-    assert "ctrl+j/K reorder" in text(replace(state(4, 5), screen=own), 120)
-    assert text(replace(state(), screen=own)).startswith(" s/0-9 select")
+    assert "ctrl+j/K reorder" in text(replace(state(4, 5), screen=own), 150)
+    assert text(replace(state(), screen=own)).startswith(" 0-9 select")
 
 
 def test_of_the_keys_of_a_page_the_help_stays_longest_then_the_way_back() -> None:

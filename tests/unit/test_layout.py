@@ -22,6 +22,7 @@ from gputui.tui.app_state import AppState
 from gputui.tui.layout import (
     Column,
     LaunchRoom,
+    Layout,
     Part,
     Size,
     has_rules,
@@ -46,10 +47,12 @@ from unit.builders import GIB, NOW, box, busy, gpu, job
 
 BOX = at(BOXES["shared"], 0.0, 1_700_000_000.0)
 SOME_PAST = Store()
-PROCESSES = Part("processes", Size(4, 12), "side", True)
-TIMELINES = Part("timelines", Size(4, 18), "table", True)
+PROCESSES = Part("processes", Size(4, 12), "table", True)
+TIMELINES = Part("timelines", Size(4, 18), "table", True, spare=True)
 JOBS = Part("jobs", Size(3, 5), "side", False)
 LINKS = Part("links", Size(10, 10), "side", False)
+QUEUE = Part("queue", Size(2, 4), "side", False)
+DEVICE = Part("device", Size(7, 17), "side", True, spare=True)
 
 
 WIDTHS = (40, 60, 80, 119, 120, 130, 179, 180, 200, 320)
@@ -64,16 +67,14 @@ def test_nothing_overlaps_and_nothing_is_left_over() -> None:
         layout = lay_out(width, height, devices, below, parts)
         body = max(1, height - below - 1 - 2 * layout.roomy)
         assert layout.table >= 1 and layout.table + lines_of(layout.left) <= body
-        columns = [each for each in (layout.left, layout.beside, layout.bottom) if each is not None]
+        columns = [each for each in (layout.left, layout.beside) if each is not None]
         if layout.beside is not None:
-            assert layout.left.width + 1 + layout.beside.width == width
-            beneath = lines_of(layout.bottom) if layout.bottom else 0
-            assert max(layout.table + lines_of(layout.left), lines_of(layout.beside)) + beneath <= body
-        if width >= 120 and height >= 40 and devices:
+            assert layout.left.width + 1 + layout.beside.width == width and layout.left.width >= 80
+            assert max(layout.table + lines_of(layout.left), lines_of(layout.beside)) <= body
+        if width >= 120 and height >= 40 and 0 < devices < 72:
             # No line stays empty: some panel grows into the remaining space.
-            last = layout.bottom or layout.beside
-            assert last is not None and layout.beside is not None
-            assert lines_of(last) + (lines_of(layout.beside) if layout.bottom else 0) == body
+            assert layout.beside is not None and lines_of(layout.beside) == body
+            assert layout.table + lines_of(layout.left) == body
         for column in columns:
             assert all(lines >= (least[name] if width >= 120 else 1) for name, lines in column.heights)
 
@@ -156,41 +157,60 @@ def test_on_a_wide_terminal_warnings_are_whole_and_beside_each_other() -> None:
     assert all(each in _text(lines) for each in told) and "+" not in _text(lines[-2:])
 
 
-def test_a_very_wide_terminal_has_timelines_below_all_and_processes_below_the_table() -> None:
-    layout = lay_out(200, 60, 8, 5, [PROCESSES, TIMELINES, JOBS, LINKS])
-    assert layout.beside is not None and layout.bottom is not None
-    assert [name for name, _ in layout.left.heights] == ["processes"]
-    assert [name for name, _ in layout.beside.heights] == ["jobs", "links"]
-    assert layout.bottom.width == 200 and lines_of(layout.bottom) >= TIMELINES.size.wants
-    hidden = lay_out(200, 60, 8, 5, [PROCESSES, JOBS, LINKS])
-    assert hidden.bottom is None and hidden.beside is not None and lines_of(hidden.beside) == 52
+@pytest.mark.parametrize("width", [120, 130, 179, 180, 320])
+def test_from_120_columns_on_commands_are_below_the_table_and_timelines_below_them(width: int) -> None:
+    layout = lay_out(width, 60, 8, 5, [PROCESSES, TIMELINES, DEVICE, JOBS, LINKS])
+    assert layout.beside is not None
+    assert [name for name, _ in layout.left.heights] == ["processes", "timelines"]
+    assert [name for name, _ in layout.beside.heights] == ["device", "jobs", "links"]
+    heights = dict(layout.heights)
+    assert heights["processes"] >= PROCESSES.size.wants and heights["timelines"] >= TIMELINES.size.wants
+    # What is left over goes to the details of the device, although all others come first.
+    assert heights["device"] == 52 - JOBS.size.wants - LINKS.size.wants
+    low = lay_out(width, 25, 8, 5, [PROCESSES, TIMELINES, DEVICE, JOBS, LINKS])
+    assert {"device", "timelines"} & dict(low.heights).keys() == set()
 
 
-def test_on_a_very_wide_terminal_the_device_at_the_cursor_is_in_the_column_with_room() -> None:
-    device = Part("device", Size(7, 17), "side", True, spare=True)
-    few, many = (Part("processes", Size(4, lines), "side", True) for lines in (4, 20))
-    for rows, place in ((few, "left"), (many, "beside")):
-        layout = lay_out(200, 60, 4, 5, [JOBS, rows, TIMELINES, LINKS, device])
-        assert "device" in dict(getattr(layout, place).heights)
+def test_a_second_column_that_would_come_later_is_not_opened() -> None:
+    """The table would become narrower while the user looks at it."""
+    before = lay_out(130, 40, 8, 5, [PROCESSES, TIMELINES])
+    kept = [
+        replace(part, size=Size(part.size.least, lines))
+        for part, (_, lines) in zip([PROCESSES, TIMELINES], before.heights, strict=True)
+    ]
+    after = lay_out(130, 40, 8, 5, [*kept, JOBS], before)
+    assert before.left.width == after.left.width == 130 and after.beside is None
+    assert dict(after.heights).keys() == {"processes", "timelines", "jobs"}
 
 
 @each_row(("width", "height"), [(80, 40), (130, 40), (200, 60)])
 def test_a_panel_that_comes_takes_lines_of_the_last_one_of_its_column(width: int, height: int) -> None:
-    few, device = Part("processes", Size(4, 8), "side", True), Part("device", Size(7, 17), "side", True, True)
-    before = lay_out(width, height, 8, 5, [few, TIMELINES, device])
+    grown = [Part("processes", Size(4, 8), "table", True), TIMELINES, *[DEVICE] * (width >= 120)]
+    fixed_end = [LINKS] * (width >= 120)
+    before = lay_out(width, height, 8, 5, [*grown, *fixed_end])
     kept = dict(before.heights)
-    fixed = Part("processes", Size(4, kept["processes"]), "side", True)
-    after = lay_out(width, height, 8, 5, [JOBS, fixed, TIMELINES, device], before)
-    assert "jobs" in dict(after.heights)
-    columns = [[each.left, each.beside, each.bottom] for each in (before, after)]
-    lines = [[column and lines_of(column) for column in each] for each in columns]
-    assert lines[0] == lines[1], "every column has the lines that it had"
-    at_top = [column.heights[0] for column in columns[1] if column and column.heights]
-    if width >= 120:
-        assert ("processes", kept["processes"]) in at_top
-        assert dict(after.heights)["timelines"] == kept["timelines"]
-    else:
-        assert at_top[0][0] == "processes"
+    fixed = [
+        replace(part, size=Size(part.size.least if part.grows else kept[part.name], kept[part.name]))
+        for part in [*grown, *fixed_end]
+    ]
+    tops = top_of(before)
+    for came in ([JOBS], [QUEUE, JOBS]):
+        after = lay_out(width, height, 8, 5, [*fixed[: len(grown)], *came, *fixed_end], before)
+        assert {part.name for part in came} < dict(after.heights).keys()
+        columns = [[each.left, each.beside] for each in (before, after)]
+        lines = [[column and lines_of(column) for column in each] for each in columns]
+        assert lines[0] == lines[1], "every column has the lines that it had"
+        assert {name: top_of(after)[name] for name in tops} == tops, "each begins where it did"
+
+
+def top_of(layout: Layout) -> dict[str, int]:
+    """The line of its column in which each panel begins."""
+    columns = [column for column in (layout.left, layout.beside) if column is not None]
+    return {
+        name: sum(lines for _, lines in column.heights[:place])
+        for column in columns
+        for place, (name, _) in enumerate(column.heights)
+    }
 
 
 def test_panels_that_do_not_grow_keep_their_height_while_the_others_change() -> None:
@@ -199,12 +219,20 @@ def test_panels_that_do_not_grow_keep_their_height_while_the_others_change() -> 
     assert share(30, [JOBS, few, LINKS]) == (("processes", 15), ("jobs", 5), ("links", 10))
 
 
-def test_a_panel_that_has_nothing_more_to_say_keeps_its_place() -> None:
-    alone = AppState({}).with_snapshot(replace(BOX, waiters=(), claims=()))
-    assert "queue" not in [part.name for part in parts(alone, 130)]
-    (kept,) = (part for part in parts(alone, 130, {"queue": 7, "processes": 9}) if part.name == "queue")
-    assert kept.size == Size(7, 7)
-    assert "nobody in line" in _text(PANELS_BY_NAME["queue"].lines(alone, 48, 5))
+def test_a_queue_without_anybody_in_line_has_no_panel_and_gives_its_lines_back() -> None:
+    for width, height in ((80, 40), (130, 40), (200, 60)):
+        full, empty = (AppState({}).with_snapshot(replace(BOX, waiters=who)) for who in (BOX.waiters, ()))
+        assert full.box.claims, "a claim of another user is in the table"
+        before = lay_out(width, height, 8, 6, parts(full, width))
+        kept = parts(empty, width, dict(before.heights))
+        assert "queue" in dict(before.heights) and "queue" not in [part.name for part in kept]
+        after = lay_out(width, height, 8, 6, kept, before)
+        tops = top_of(before)
+        del tops["queue"]
+        assert top_of(after) == tops
+        again = lay_out(width, height, 8, 6, parts(full, width, dict(after.heights)), after)
+        assert {name: top_of(again)[name] for name in tops} == tops
+        assert dict(again.heights).keys() == dict(before.heights).keys()
 
 
 @each_row("name", ["gb10", "idle", "lost", "mixed", "shared"])
@@ -218,12 +246,12 @@ def test_one_column_has_timelines_where_the_other_panels_leave_lines(
     asked = parts(state, width)
     layout = lay_out(width, height, len(state.rows), 6, asked)
     heights = dict(layout.left.heights)
-    others = {part.name: part.size.wants for part in asked if part.place == "side"}
+    others = {part.name: part.size.wants for part in asked if part.name != "timelines"}
     least = next(part.size.least for part in asked if part.name == "timelines")
     left = height - 3 - 6 - layout.table - sum(others.values())
     assert ("timelines" in heights) == (left >= least)
     if "timelines" in heights:
-        assert layout.left.heights[-1][0] == "timelines" and layout.table + layout.left.lines == height - 9
+        assert layout.table + layout.left.lines == height - 9
         assert all(heights[each] >= lines for each, lines in others.items())
     assert (width, height) == (80, 24) or name == "shared" or "timelines" in heights
 
@@ -249,7 +277,7 @@ def test_a_small_screen_of_eight_gpus_has_its_lines_for_processes_and_counts_job
 def test_a_small_screen_has_rows_of_jobs_where_the_processes_leave_lines() -> None:
     app_state = AppState({}).with_snapshot(replace(box(busy(gpu(0)), gpu(1)), jobs=BOX.jobs))
     heights = dict(lay_out(80, 18, 2, 6, parts(app_state, 80)).left.heights)
-    assert heights["processes"] == 3 and heights["jobs"] > 1
+    assert heights["processes"] == 4 and heights["jobs"] > 1
 
 
 def test_processes_without_a_line_are_counted_in_the_rule_and_take_none_from_the_others() -> None:
@@ -259,6 +287,26 @@ def test_processes_without_a_line_are_counted_in_the_rule_and_take_none_from_the
         assert f"{5 - height} more: p" in rule and len(rows) == height - 1
         assert all("more" not in row for row in rows)
     assert "more" not in _text(processes(app_state, 80, 5)[:1])
+
+
+def test_rows_are_counted_in_rows_and_those_of_the_device_at_the_cursor_are_among_them() -> None:
+    """A job on two devices is one row; the last row that fits is that of the device at the cursor."""
+    jobs = [(gpu(n), job(10 + n, user=f"u{n}", command=f"python {n}.py")) for n in range(6)]
+    jobs[1:2] = [(gpu(n), job(30, user="pair", command="torchrun x.py")) for n in (1, 2)]
+    devices = [busy(device, process) for device, process in jobs if device.index != 2 or process.pid == 30]
+    app_state = AppState({}).with_snapshot(box(*devices))
+    for device in app_state.rows:
+        rule, *rows = (
+            "".join(text for text, _ in line)
+            for line in processes(replace(app_state, cursor=device.key), 80, 3)
+        )
+        labels = [row.split()[0] for row in rows]
+        assert "3 more: p" in rule and len(rows) == 2
+        assert any(str(device.index) in label for label in labels), (device.index, rows)
+        assert labels == ["0", "1,2"] or device.index > 2, "no other row moves"
+    headed = processes(app_state, 80, 12)
+    assert _text(headed[1:2]).split() == ["GPU", "USER", "MEMORY", "FOR", "PID", "COMMAND"]
+    assert "idle first" in _text(headed[:1]) and "more" not in _text(headed[:1])
 
 
 def test_where_all_links_are_the_same_words_say_so_and_other_panels_have_the_room() -> None:
@@ -298,6 +346,9 @@ def test_links_that_differ_stay_a_matrix_with_their_meaning_where_there_is_room(
     least, wants, *_ = panel.size(app_state, 200)
     assert least == 10 and "on one CPU socket" in _text(panel.lines(app_state, side_width(200), wants))
     assert len(panel.lines(app_state, side_width(200), least)) == least
+    # In a narrow column the matrix has two lines of headings: the meaning of each sign is there, too.
+    wants = panel.size(app_state, 120).wants
+    assert "on different CPU sockets" in _text(panel.lines(app_state, side_width(120), wants))
 
 
 def test_a_link_between_selected_devices_is_told_in_plain_words() -> None:
@@ -313,9 +364,8 @@ def test_at_200_by_60_every_process_has_a_line_and_no_command_is_cut(name: str) 
     devices = len(app_state.rows)
     asked = [*parts(app_state, 200), Part("timelines", Size(4, 3 + 2 * devices), "table", True)]
     layout = lay_out(200, 60, devices, 5, asked)
-    assert layout.beside is not None and layout.bottom is not None
-    assert layout.table + lines_of(layout.left) == lines_of(layout.beside)
-    assert lines_of(layout.beside) + lines_of(layout.bottom) == 60 - 5 - 3
+    assert layout.beside is not None
+    assert layout.table + lines_of(layout.left) == lines_of(layout.beside) == 60 - 5 - 3
     shown = processes(app_state, layout.left.width, dict(layout.left.heights)["processes"])
     assert "…" not in _text(shown) and "more" not in _text(shown)
 
@@ -395,7 +445,8 @@ def test_the_state_has_room_for_what_it_says_before_bars_limits_and_names(width:
 def test_each_process_has_one_line_in_a_narrow_panel() -> None:
     app_state = AppState({}).with_snapshot(BOX)
     lines = ["".join(text for text, _ in line) for line in processes(app_state, 46, 20)]
-    assert sorted(line.split()[0].lstrip("◔") for line in lines[1:]) == ["0", "1", "3", "6"]
+    assert lines[1].split() == ["GPU", "USER", "MEMORY", "FOR", "COMMAND"]
+    assert sorted(line.split()[0].lstrip("◔") for line in lines[2:]) == ["0", "1", "3", "6"]
     assert any(line.endswith("…") for line in lines)
 
 
@@ -413,7 +464,7 @@ def test_a_wide_panel_wraps_commands_where_lines_are_free() -> None:
 def test_a_command_that_is_cut_keeps_the_name_of_its_script() -> None:
     told = job(7, user="ana", command="/usr/bin/python3 /data/of/the/team/runs/train.py --lr 3e-4")
     app_state = AppState({}).with_snapshot(box(busy(gpu(0), told)))
-    narrow, wide = ("".join(t for t, _ in processes(app_state, width, 5)[1]) for width in (56, 110))
+    narrow, wide = ("".join(t for t, _ in processes(app_state, width, 3)[2]) for width in (56, 110))
     assert " …/train.py --lr 3e-4" in narrow and "/data/of/the/team/runs/train.py --lr 3e-4" in wide
 
 
@@ -430,12 +481,14 @@ def test_remarks_are_wrapped_only_where_there_is_room() -> None:
 
 
 @each_row("name", list(BOXES))
-@each_row(("width", "height", "most"), [(130, 40, 23), (200, 60, 23)])
+@each_row(("width", "height", "most"), [(130, 40, 23), (200, 60, 30)])
 def test_few_lines_of_a_column_are_blank(name: str, width: int, height: int, most: int) -> None:
     state = _with_past(name)
+    # Of a partition, a driver tells next to nothing.
+    most += 12 * any(device.parent or device.partition is not None for device in state.rows)
     layout = lay_out(width, height, len(state.rows), 6, parts(state, width))
     assert layout.beside is not None
-    for column in filter(None, (layout.left, layout.beside, layout.bottom)):
+    for column in filter(None, (layout.left, layout.beside)):
         shown = [
             "".join(text for text, _ in line).strip()
             for panel, lines in column.heights
@@ -444,14 +497,15 @@ def test_few_lines_of_a_column_are_blank(name: str, width: int, height: int, mos
         assert shown.count("") <= most, (column, shown.count(""))
 
 
-@each_row("height", range(48, 76))
-def test_lines_that_make_no_chart_higher_go_to_the_panels_above(height: int) -> None:
+@each_row("width", [130, 200])
+@each_row("height", range(40, 68, 3))
+def test_lines_that_make_no_chart_higher_go_to_the_panel_above(width: int, height: int) -> None:
     """Up to seven lines below the charts of eight devices were blank."""
     state = _with_past("shared")
-    layout = lay_out(200, height, len(state.rows), 8, parts(state, 200))
-    assert layout.bottom is not None
-    ((name, lines),) = layout.bottom.heights
-    drawn = PANELS_BY_NAME[name].lines(state, 200, lines)
+    layout = lay_out(width, height, len(state.rows), 8, parts(state, width))
+    assert layout.beside is not None
+    name, lines = layout.left.heights[-1]
+    drawn = PANELS_BY_NAME[name].lines(state, layout.left.width, lines)
     assert len(drawn) == lines and "now" in _text(drawn[-1:])
 
 
@@ -460,7 +514,7 @@ def test_lines_that_make_no_chart_higher_go_to_the_panels_above(height: int) -> 
 def test_no_panel_touches_the_last_column(name: str, width: int, height: int) -> None:
     state = _with_past(name)
     layout = lay_out(width, height, len(state.rows), 6, parts(state, width))
-    for column in filter(None, (layout.left, layout.beside, layout.bottom)):
+    for column in filter(None, (layout.left, layout.beside)):
         for panel, lines in column.heights:
             for line in _panel(state, panel, column.width, lines):
                 text = "".join(text for text, _ in line).rstrip()
@@ -582,7 +636,7 @@ def test_the_room_of_the_processes_is_for_the_devices_that_there_are_now() -> No
     state = AppState({})
     assert size(state, 130) == Size(0, 0)
     state = state.with_snapshot(box(held))
-    assert state.verdicts[held.key].state == "held" and size(state, 130) == Size(4, 2)
+    assert state.verdicts[held.key].state == "held" and size(state, 130) == Size(4, 3)
     claim = Claim(held.key, "lee", NOW - 10)
     state = state.with_snapshot(replace(box(gpu(0)), claims=(claim,)))
     assert state.verdicts[held.key].state == "claimed" and size(state, 130) == Size(4, 3)

@@ -53,7 +53,7 @@ def in_ascii(error: UnicodeError) -> tuple[str, int]:
 
 
 _GLYPHS = (
-    "○o●*◐%◔&◆$◌~✕x✗x✓+★*▶>▸>◷@▲^▼v…~·-–-—-−-×x→>←<↑^↓v↗^⏎E°'²2µuΣS±~≥>≤<«<»>“\"”\"‘'’'"
+    "○o●*◐%◔&◆$◌~✕x✗x✓+★*▶>▸>◷@▲^▼v…~·-–-—-−-×x→>←<↑^↓v↗^↔~⏎E°'²2µuΣS±~≥>≤<«<»>“\"”\"‘'’'"
     "│|─-━=┈.├|└`┌,┐.┘'╵'╲\\■#█#▉#▊#▋#▌=▍=▎-▏-▕|░.▒:▓#▁_▂_▃.▄-▅=▆+▇*"
 )
 """The glyphs of the program, each before the sign in its place."""

@@ -371,14 +371,13 @@ DOZEN = (
     "launch",
     "wait",
     "copy",
+    "processes",
     "edit",
     "jobs",
     "detach",
-    "later",
-    "processes",
     "topology",
     "device",
-    "quit",
+    "later",
     "clear",
 )
 """The actions that the line of keys names, the most used first."""

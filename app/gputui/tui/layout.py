@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Literal, NamedTuple
 
 from gputui.inventory.light_dataclasses import frozen, replace
@@ -11,8 +10,9 @@ from gputui.inventory.light_dataclasses import frozen, replace
 WIDE = 120
 """Cells from which there are two columns: the table with what is below it, and the other panels."""
 
-VERY_WIDE = 180
-"""Cells from which the timelines are below both columns, and the processes below the table."""
+_NARROWEST, _WIDEST_SIDE = 80, 72
+"""Fewest cells of the first column, which has the commands, and most cells of the second one: nothing in it
+is wider."""
 
 _SHORT = 13
 """Lines below which the selection and the launch line have no rules."""
@@ -29,9 +29,6 @@ _ROWS_KEPT, _ROWS_KEPT_SHORT = 5, 3
 _LINES_KEPT = 4
 """Lines of the launch line and its warnings that may take the place of further rows."""
 
-_MOST_BLANK = 6
-"""Most lines that the details of one device may leave blank in the other column, rather than for charts."""
-
 _FEW = 9
 """Lines below the table that, in one column, are for the processes first: of the user's jobs and the queue,
 the numbers in a heading are enough, as the table has their devices."""
@@ -44,7 +41,8 @@ class Size(NamedTuple):
     """The fewest lines that are worth showing, and the lines that show everything, 0 for a panel that needs
     only lines that no other one wants; `most` counts the lines of a panel with even more content (a log),
     which it gets where no other panel needs the room. `charts` counts the charts below each other, which all
-    have the same height, with a line between two of them where they are higher than two lines."""
+    have the same height, two lines where they have what they want, with a line between two of them where they
+    are higher."""
 
     least: int
     wants: int
@@ -93,20 +91,17 @@ class Layout:
     roomy                    whether there are a header and a line for messages
     table                    lines of the device table, its heading included
     left                     the column below the table, of the same width; `beside` is to the right of both
-    bottom                   the column below all of them, as wide as the terminal
     """
 
     roomy: bool
     table: int
     left: Column
     beside: Column | None = None
-    bottom: Column | None = None
 
     @property
     def heights(self) -> tuple[tuple[str, int], ...]:
         """The lines of every panel."""
-        columns = (self.left, self.beside, self.bottom)
-        return tuple(each for column in columns if column is not None for each in column.heights)
+        return self.left.heights + (self.beside.heights if self.beside else ())
 
 
 def launch_room(height: int, devices: int, wanted: int) -> LaunchRoom:
@@ -124,11 +119,7 @@ def launch_room(height: int, devices: int, wanted: int) -> LaunchRoom:
 
 def side_width(width: int) -> int:
     """Cells of the column beside the table on a terminal of this width; all where there is no such column."""
-    return width if width < WIDE else width - _left_width(width) - 1
-
-
-def _left_width(width: int) -> int:
-    return width * 62 // 100
+    return width if width < WIDE else min(_WIDEST_SIDE, width - max(_NARROWEST, width * 62 // 100) - 1)
 
 
 def has_rules(height: int) -> bool:
@@ -150,64 +141,43 @@ def lay_out(
     below    lines of the selection and the launch line together
     parts    the panels that have something to show, the most important first; None where that is not known
              yet: their room stays blank
-    before   the layout of the same screen with fewer panels: its columns keep their lines
+    before   the layout of the same screen with other panels, of which those that are left keep their lines
     """
     roomy = height >= _TINY
     room = max(1, height - below - 1 - 2 * roomy)
     table = min(devices + 1, room) if devices else room
-    left_over = room - table
-    layout = partial(Layout, roomy, table)
-    if width < WIDE or not devices:
-        # The timelines come last and get only what the others leave, as these have no room elsewhere.
-        last = [replace(part, spare=True) for part in parts or () if part.place == "table"]
-        side = _beside(parts or ())
-        if left_over < _FEW:
-            heading = {part.name: Size(1, 1, max(part.size[1:3])) for part in side if not part.grows}
-            side = [replace(part, size=heading.get(part.name, part.size)) for part in side]
-        return layout(Column(width, share(left_over, [*side, *last])))
-    if parts is None:
-        return layout(Column(_left_width(width)), Column(side_width(width)))
-    beneath = [part for part in parts if part.place == "table"]
-    side = _beside(parts)
-    if not side:
-        return layout(Column(width, share(left_over, beneath)))
-    left_width, right_width = _left_width(width), side_width(width)
-    if width >= VERY_WIDE and beneath:
-        # Below the table, the commands of the processes have the most room.
-        under = [part for part in side if part.grows and not part.spare]
-        others = [part for part in side if not part.grows]
-        spare = [part for part in side if part.grows and part.spare]
-        charts, heights = beneath[0].size, (table + _wanted(under), _wanted(others))
-        lines, with_spare = max(heights), min(heights) + _wanted(spare)
-        if others:
-            # Charts half as high again as they want are better than details of one device.
-            with_spare = min(with_spare, lines + _MOST_BLANK, room - charts.wants * 3 // 2)
-        if with_spare >= min(heights) + sum(part.size.least for part in spare):
-            lines = max(lines, with_spare)
-        # Charts that are higher than `most` show nothing more.
-        least = min(table + _wanted(under[:1]), (table + room) // 2)
-        top = max(least, room - (charts.most or room), min(lines, room - charts.wants))
-        shorter = under if heights[0] <= heights[1] else others
-        if before is not None and before.bottom is not None:
-            top = table + before.left.lines
-            shorter = under if any(part.name in dict(before.left.heights) for part in spare) else others
-        elif (more := room - top - charts.wants) > 0:
-            # Lines that make no chart higher would stay blank.
-            top += more if more < charts.charts - 1 else (more + 1) % charts.charts
-        shorter += spare
-        top = min(top, room - charts.least)
-        if top >= table:
-            return layout(
-                Column(left_width, share(top - table, under)),
-                Column(right_width, share(top, others)),
-                Column(width, share(room - top, beneath)),
-            )
-    left = Column(left_width, share(left_over, beneath))
-    return layout(left, Column(right_width, share(room, side)))
+    left_over, left, beside = room - table, list(parts or ()), None
+    beneath = [
+        part for part in left if part.place == "table" and (part.spare or part.size.least <= left_over)
+    ]
+    side = [part for part in left if part not in beneath]
+    # A second column that came or went would change the width of the table.
+    shown = before if before is not None and before.heights else None
+    two = shown.beside is not None if shown else bool(side) or parts is None
+    if width >= WIDE and devices and two:
+        left, beside = beneath, Column(side_width(width), share(room, side))
+        width -= beside.width + 1
+    elif left_over < _FEW:
+        heading = {part.name: Size(1, 1, max(part.size[1:3])) for part in side if not part.grows}
+        left = [replace(part, size=heading.get(part.name, part.size)) for part in left]
+    heights = share(left_over, left)
+    if shown is None:
+        heights = _without_blank_lines(heights, left)
+    return Layout(roomy, table, Column(width, heights), beside)
 
 
-def _beside(parts: Sequence[Part]) -> list[Part]:
-    return [part for part in parts if part.place == "side"]
+def _without_blank_lines(
+    heights: tuple[tuple[str, int], ...], parts: Sequence[Part]
+) -> tuple[tuple[str, int], ...]:
+    """The heights, where lines that make no chart higher go to the first panel."""
+    lines = dict(heights)
+    for part in parts:
+        count, more = part.size.charts, lines.get(part.name, 0) - part.size.wants
+        if count > 1 and more >= -count:
+            blank = more % count if more < count - 1 else (more + 1) % count
+            lines[part.name] -= blank
+            lines[heights[0][0]] += blank
+    return tuple(lines.items())
 
 
 def _wanted(parts: Sequence[Part]) -> int:
@@ -219,15 +189,18 @@ def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
 
     Each panel in turn gets its least, as long as there is room. Then the panels that do not grow get what
     they want; at most half of the rest if the others want more than there is. What then remains is for the
-    growing panels, then for what the others still want, or else for the last panel.
+    growing panels, then for what the others still want, or else for the first panel.
     """
     shown: list[Part] = []
     for part in sorted(parts, key=lambda part: part.spare):
         taken = _wanted(shown) if part.spare else sum(each.size.least for each in shown)
         if taken + part.size.least <= room:
             shown.append(part)
-    # The panels that grow come first: one that comes takes lines from their end.
-    shown.sort(key=lambda part: (part.spare and part.grows, not part.grows, parts.index(part)))
+    # The panels that grow come first: one that comes takes lines from their end, and gives them back.
+    shown.sort(key=lambda part: (not part.grows, parts.index(part)))
+    if shown and not shown[0].grows:
+        # Without such a panel, what comes and goes is at the end.
+        shown.reverse()
     heights = {part.name: part.size.least for part in shown}
     left = room - sum(heights.values())
     growing = [part for part in shown if part.grows]
@@ -241,7 +214,7 @@ def share(room: int, parts: Sequence[Part]) -> tuple[tuple[str, int], ...]:
     left = _give(left, heights, {part.name: part.size.wants for part in rest})
     left = _give(left, heights, {part.name: part.size.most for part in shown})
     if shown:
-        heights[(growing or shown)[-1].name] += left
+        heights[(growing[-1:] or shown)[0].name] += left
     return tuple(heights.items())
 
 

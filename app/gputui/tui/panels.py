@@ -13,9 +13,14 @@ from gputui.inventory.light_dataclasses import frozen
 from gputui.tui.app_state import AppState
 from gputui.tui.layout import WIDE, Part, Size, side_width
 from gputui.tui.process_rows import groups
-from gputui.tui.views.device import device_panel, facts_of_device, lines_of_device
+from gputui.tui.views.device import device_panel, facts_of_device
 from gputui.tui.views.matrix import alike, legend, links_panel, matrix_rows
-from gputui.tui.views.processes import devices_to_come, facts_of_processes, processes
+from gputui.tui.views.processes import (
+    devices_to_come,
+    facts_of_processes,
+    lines_with_heading,
+    processes,
+)
 from gputui.tui.views.queue import devices_in_panel, facts_of_panel, lines_of_panel, queue_panel
 from gputui.tui.views.text import Line
 from gputui.tui.views.timelines import charted, charts_key, timelines_pane
@@ -29,18 +34,23 @@ NOTHING = Size(0, 0)
 _MOST_LINKED = 8
 """The most GPUs for which the matrix of links is shown next to the table. The topology page shows more."""
 
+_MOST_LINES = 100
+"""More lines than a panel has."""
+
 _HIGHEST = 25
 """Most lines of the three charts of one device and the line between two devices: higher charts add
 nothing."""
 
 _RESERVED, _RESERVED_BELOW = 8, 2
-"""Most lines that a panel reserves for devices, beside the table and below it: other panels need lines."""
+"""Most lines that a panel reserves for devices, where there are two columns and where there is one: other
+panels need lines."""
 
 _RESERVED_IN_LINE, _RESERVED_OF_DEVICES = 3, 6
 """Lines of the queue that are reserved for waiters where anybody waits, and for when devices will be free."""
 
-_LEAST_OF_DEVICE = 7
-"""Fewest lines of the panel of one device: its state and a group of facts."""
+_LEAST_OF_DEVICE, _ALL_OF_DEVICE = 7, 30
+"""Lines of the panel of one device: its state and a group of facts; all its facts. They are the same for
+every device: moving the cursor moves no panel."""
 
 
 @frozen
@@ -54,12 +64,11 @@ class Panel:
             fill; NOTHING hides it
     facts   (app state, width, height) → all values that the lines depend on: equal facts give equal lines,
             which are not built again
-    place   "table": below the table, also where there are columns; "side": in the columns next to it
+    place   "table": below the table, also where there are two columns, unless a long table leaves no lines
+            for a panel that is not `spare`; "side": in the column next to it
     grows   whether it takes the remaining room
     spare   whether it is shown only in lines that no other panel wants
     narrow  whether it is also shown where there is only one column
-    stays   whether it stays, once shown, while it has no content: it would come and go with other users'
-            activity, and nothing may move by itself
     action  the action of `tui/actions.py` that a click on it performs
     """
 
@@ -72,7 +81,6 @@ class Panel:
     grows: bool = False
     spare: bool = False
     narrow: bool = True
-    stays: bool = False
     action: str = ""
 
 
@@ -98,7 +106,8 @@ def _size_of_processes(app_state: AppState, width: int) -> Size:
         return NOTHING
     least, reserved = (4, _RESERVED) if width >= WIDE else (2, _RESERVED_BELOW)
     # Reserve a line for each of these devices, so that a process that starts there has one.
-    return Size(least, 1 + max(1, len(groups(app_state))) + min(devices_to_come(app_state), reserved))
+    rows = len(groups(app_state)) + min(devices_to_come(app_state), reserved)
+    return Size(least, max(2 + rows, lines_with_heading(app_state)))
 
 
 def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:
@@ -137,31 +146,28 @@ def _size_of_timelines(app_state: AppState, _: int) -> Size:
     return Size(heads + 1, heads + 2 * count, heads + _HIGHEST * count if count > 1 else 0, count)
 
 
-def _size_of_device(app_state: AppState, width: int) -> Size:
-    if not app_state.rows:
-        return NOTHING
-    return Size(_LEAST_OF_DEVICE, lines_of_device(side_width(width)))
+def _size_of_device(app_state: AppState, _: int) -> Size:
+    return Size(_LEAST_OF_DEVICE, _ALL_OF_DEVICE) if app_state.rows else NOTHING
 
 
 def _size_of_queue(app_state: AppState, width: int) -> Size:
     wanted, most = lines_of_panel(app_state, side_width(width))
     if not wanted:
         return NOTHING
-    waiters = len(app_state.box.waiters)
     if width < WIDE:
-        # The table shows the holders of devices, too: they take no room from the processes.
-        return Size(2, wanted, most) if waiters else NOTHING
-    # Reserve lines, so that no panel moves when others take a device or join the line.
+        return Size(2, wanted, most)
+    # Reserve lines for when others take a device or join the line.
     more = max(0, _RESERVED_OF_DEVICES - len(devices_in_panel(app_state.outlook, app_state.box)))
-    more += max(0, _RESERVED_IN_LINE - waiters) if waiters else 0
-    return Size(2 if waiters else min(4, wanted), wanted + more, most + more)
+    more += max(0, _RESERVED_IN_LINE - len(app_state.box.waiters))
+    return Size(2, wanted + more, most + more)
 
 
 def _size_of_links(app_state: AppState, width: int) -> Size:
     gpus = len(matrix_rows(app_state))
     if not app_state.box.links or not 1 < gpus <= _MOST_LINKED or alike(app_state):
         return NOTHING
-    return Size(gpus + 2, gpus + 2 + len(legend(app_state.box.links, side_width(width) - 1)))
+    lines = len(links_panel(app_state, side_width(width), _MOST_LINES))
+    return Size(lines - len(legend(app_state.box.links, side_width(width) - 1)), lines)
 
 
 def _facts_of_links(app_state: AppState) -> object:
@@ -177,23 +183,14 @@ def _facts_of_links(app_state: AppState) -> object:
 
 
 PANELS: tuple[Panel, ...] = (
-    # In the order in which they get room; those that grow and have room of their own are placed first.
-    Panel("jobs", "Your jobs", _jobs, _size_of_jobs, _of_any_size(_facts_of_jobs), stays=True, action="jobs"),
-    Panel(
-        "queue",
-        "Queue",
-        queue_panel,
-        _size_of_queue,
-        _of_any_size(facts_of_panel),
-        stays=True,
-        action="queue",
-    ),
+    # In the order in which they get room and, first those that grow, stand in their column.
     Panel(
         "processes",
         "Processes",
         processes,
         _kept(_size_of_processes, facts_of_processes),
         _of_any_size(facts_of_processes),
+        place="table",
         grows=True,
         action="processes",
     ),
@@ -205,8 +202,22 @@ PANELS: tuple[Panel, ...] = (
         charts_key,
         place="table",
         grows=True,
+        spare=True,
         action="timelines",
     ),
+    Panel(
+        "device",
+        "GPU at cursor",
+        device_panel,
+        _size_of_device,
+        lambda app_state, *size: (app_state.once(facts_of_device), charts_key(app_state, *size)),
+        grows=True,
+        spare=True,
+        narrow=False,
+        action="device",
+    ),
+    Panel("queue", "Queue", queue_panel, _size_of_queue, _of_any_size(facts_of_panel), action="queue"),
+    Panel("jobs", "Your jobs", _jobs, _size_of_jobs, _of_any_size(_facts_of_jobs), action="jobs"),
     Panel(
         "links",
         "Links",
@@ -215,17 +226,6 @@ PANELS: tuple[Panel, ...] = (
         _of_any_size(_facts_of_links),
         narrow=False,
         action="topology",
-    ),
-    Panel(
-        "device",
-        "GPU at cursor",
-        device_panel,
-        _size_of_device,
-        _of_any_size(facts_of_device),
-        grows=True,
-        spare=True,
-        narrow=False,
-        action="device",
     ),
 )
 
@@ -243,7 +243,7 @@ def parts(app_state: AppState, width: int, before: Mapping[str, int] = MappingPr
         if panel.name in app_state.screen.hidden or not (panel.narrow or width >= WIDE):
             continue
         size, lines = panel.size(app_state, width), before.get(panel.name)
-        if lines is not None and (size != NOTHING or panel.stays):
+        if lines is not None and size != NOTHING:
             size = Size(size.least if panel.grows else lines, lines)
         if size != NOTHING:
             spare = panel.spare or not size.wants

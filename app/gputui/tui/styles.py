@@ -23,7 +23,6 @@ class Look(NamedTuple):
 LOOKS: dict[str, Look] = {
     "brand": Look("background", "primary", "bold"),
     "busy": Look("busy"),
-    "busy-numbers": Look("busy-numbers"),
     "claimed": Look("secondary"),
     "cooling": Look("memory"),
     "cursor": Look("accent", text="bold"),
@@ -55,13 +54,33 @@ LOOKS: dict[str, Look] = {
     "unknown": Look("warning", text="italic"),
     "warn": Look("warning"),
 }
-"""A name with "-on" appended is the style of a cell within the selection."""
+"""A name with "-on" appended is the style of a cell within the selection; with "-low" or "-high", that of a
+low or a high load; with "-quiet", that of numbers which are quieter than their state."""
+
+_LEVELS = {"-low": "dim", "-high": "bold", "-quiet": ""}
+"""The same in text styles, where colours have no shades."""
+
+_QUIETER, _BRIGHTER = 0.6, 0.12
+"""How far the colour of a low load is from that of its state to that of dim text, and how much lighter the
+colour of a high load is; on a light background, darker."""
 
 
-def look(name: str, variables: Mapping[str, str]) -> Style:
-    """The style that a name adds to the widget's own, by a theme's variables."""
-    found = LOOKS[name]
+def look(name: str, variables: Mapping[str, str], colored: bool = True) -> Style:
+    """The style that a name adds to the widget's own, by a theme's variables. Colours have no shades if they
+    are the terminal's own, or not `colored`."""
+    level = next((each for each in _LEVELS if name.endswith(each)), "")
+    found = LOOKS[name.removesuffix(level)]
     color, background = (
-        Color.parse(variables[each]).rich_color if each else None for each in (found.color, found.background)
+        Color.parse(variables[each]) if each else None for each in (found.color, found.background)
     )
-    return Style(color=color, bgcolor=background) + Style.parse(variables.get(found.text, found.text))
+    text = variables.get(found.text, found.text) if level != "-high" else "bold"
+    if level and color is not None:
+        if color.ansi is not None or not colored:
+            text = _LEVELS[level]
+        elif level != "-high":
+            color = color.blend(Color.parse(variables["dim"]), _QUIETER)
+        else:
+            on_light = Color.parse(variables["background"]).brightness > 0.5
+            color = color.lighten(-_BRIGHTER if on_light else _BRIGHTER)
+    colors = [each and each.rich_color for each in (color, background)]
+    return Style(color=colors[0], bgcolor=colors[1]) + Style.parse(text)

@@ -28,7 +28,6 @@ DARK = Theme(
         "free": "#52d6ac",
         "mine": "#56a5e9",
         "busy": "#cf651a",
-        "busy-numbers": "#a67a60",
         "idle": "#ffe57a",
         "memory": "#73c8b6",
         "lit": "#272c40",
@@ -58,7 +57,6 @@ LIGHT = Theme(
         "free": "#00573f",
         "mine": "#08619f",
         "busy": "#bb4d00",
-        "busy-numbers": "#8a6248",
         "idle": "#403300",
         "memory": "#0f7b6c",
         "lit": "#dde4f3",
@@ -91,7 +89,6 @@ ANSI = Theme(
         "free": "ansi_green",
         "mine": "ansi_blue",
         "busy": "ansi_magenta",
-        "busy-numbers": "ansi_magenta",
         "idle": "ansi_yellow",
         "memory": "ansi_cyan",
         # Any fixed background is unreadable on some palette: the cursor's sign and bold are enough.

@@ -151,16 +151,14 @@ class MainScreen(Screen[None]):
         self._unsaved: dict[tuple[str, str], Any] = {}
         """Values by table and key, which are not saved because the box is not this machine."""
         self._list = Container(id="list")
-        self._history, self._lists, self._bottom = (
-            PanelColumn(name, self.perform) for name in ("history", "lists", "bottom")
-        )
+        self._history, self._lists = (PanelColumn(name, self.perform) for name in ("history", "lists"))
         self._frame: list[tuple[Lines, list[int]]] | None = None
         """The changed lines of the frame that is being drawn, None while Textual paints them."""
         self._asking = False
         """Whether a question above this screen tells the notes of the launch."""
         self._settled = False
         """Whether Textual has painted the present layout."""
-        for each in (self._header, self._table, self._keys, self._history, self._lists, self._bottom):
+        for each in (self._header, self._table, self._keys, self._history, self._lists):
             each.take = self._take_lines
 
     def compose(self) -> ComposeResult:
@@ -172,7 +170,6 @@ class MainScreen(Screen[None]):
                 yield self._table
                 yield self._history
             yield self._lists
-        yield self._bottom
         yield self._selection_lines
         yield self._launch_lines
         yield self._message_line
@@ -669,7 +666,6 @@ class MainScreen(Screen[None]):
         beside = layout.beside
         self._history.show(app_state, layout.left if beside else None)
         self._lists.show(app_state, beside or layout.left)
-        self._bottom.show(app_state, layout.bottom)
         self._paint_frame()
 
     def _settle_later(self) -> None:
@@ -720,10 +716,12 @@ class MainScreen(Screen[None]):
         some columns show of the devices in view, or what the panel of the device at the cursor shows."""
         covered = any(isinstance(screen, Page) for screen in self.app.screen_stack)
         look = self._on_page, Want.DETAILS, 0.0
-        if covered or self._on_page:
+        if self._on_page:
             pass
         elif Want.DETAILS in self._table.needs:
-            look = self._table.in_view, Want.DETAILS | Want.TABLE, 0.0
+            if not covered:
+                look = self._table.in_view, Want.DETAILS | Want.TABLE, 0.0
+        # Also below a page: the first reading after it would have no rates.
         elif self._arranged is not None and "device" in dict(self._arranged.heights):
             look = tuple(filter(None, [self.app_state.cursor])), Want.DETAILS, GLANCE_EVERY
         if look != self._looked_at:
@@ -737,8 +735,6 @@ class MainScreen(Screen[None]):
         self._table.set_height(layout.table)
         self._list.styles.width = layout.left.width
         self._lists.styles.width = (layout.beside or layout.left).width
-        if layout.bottom is not None:
-            self._bottom.set_height(sum(lines for _, lines in layout.bottom.heights))
 
     def _draw_header(self) -> None:
         age = self._sampler.age

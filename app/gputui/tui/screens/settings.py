@@ -67,11 +67,9 @@ class SettingsScreen(OptionsPage):
         width, panel = self.view.app.size.width, PANELS_BY_NAME[name]
         if panel.size(self.app_state, width) == NOTHING:
             return "nothing to show now"
-        if width >= WIDE:
-            return ""
-        if panel.place == "table":
-            return f"below {WIDE} columns only if lines are left over"
-        return "" if panel.narrow else f"needs a terminal of {WIDE} columns"
+        if not panel.narrow and width < WIDE:
+            return f"needs a terminal of {WIDE} columns"
+        return "only if lines are left over" if panel.spare else ""
 
     # Painting
 

@@ -21,6 +21,9 @@ BEFORE = 6
 _LEAST_BAR = 4
 """The width in cells from which a bar is more informative than the number alone."""
 
+_LOW, _HIGH = 0.3, 0.8
+"""The shares of a device's load below and above which its bar and its number are quieter and brighter."""
+
 SHARED, SHARED_SHORT = " shared", "*"
 """The text after an amount of memory that is shared with the host: where there is room, and where not."""
 
@@ -46,11 +49,12 @@ class Box:
 
 
 class Cell(NamedTuple):
-    """The place of a fact in the table: its width, the tone of its row, the box, and the device's memory
-    (`Snapshot.memory`)."""
+    """The place of a fact in the table: its width, the tone of the numbers in its row, the tone of its state,
+    the box, and the device's memory (`Snapshot.memory`)."""
 
     width: int
     tone: str
+    state: str
     box: Box
     memory: tuple[int | None, int | None]
 
@@ -108,8 +112,16 @@ def _short_name(device: Device) -> str:
     return name.removesuffix(" MIG") if device.parent else name
 
 
+def loaded(tone: str, share: float) -> str:
+    """The style of a share in a row of this tone: its hue says the state, as in the whole row, and its
+    strength says the load. Dim rows stay dim."""
+    level = "" if tone == "dim" or _LOW <= share <= _HIGH else "-low" if share < _LOW else "-high"
+    return f"{tone}{level}"
+
+
 def _with_bar(fraction: float, number: str, least: int, width: int, tone: str) -> Line:
     """A number of at least `least` cells after a bar, or alone where the bar would be too short."""
+    tone = loaded(tone, fraction)
     tone_of_number = tone if fraction else "dim"
     room = width - least
     if room < _LEAST_BAR:
@@ -122,7 +134,7 @@ def _utilization(device: Device, cell: Cell) -> Line:
     if device.utilization is None:
         # An empty bar would mean 0 %.
         return _unknown(cell.width)
-    return _with_bar(device.utilization / 100, f"{device.utilization}%", 5, cell.width, cell.tone)
+    return _with_bar(device.utilization / 100, f"{device.utilization}%", 5, cell.width, cell.state)
 
 
 def _memory(device: Device, cell: Cell) -> Line:
@@ -135,7 +147,7 @@ def _memory(device: Device, cell: Cell) -> Line:
         mark = SHARED if cell.width >= least + len(SHARED) else SHARED_SHORT
         amount += mark if device.unified else " " * len(mark)
         least += len(mark)
-    return _with_bar(used / total, amount, least, cell.width, cell.tone)
+    return _with_bar(used / total, amount, least, cell.width, cell.state)
 
 
 def _temperature(device: Device, cell: Cell) -> Line:

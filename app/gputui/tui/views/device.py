@@ -14,6 +14,7 @@ from gputui.inventory.text_table import packed
 from gputui.tui.app_state import AppState
 from gputui.tui.views.table import state_of
 from gputui.tui.views.text import Line, bar, cells_of, clip, fit, title, width_of, wrap
+from gputui.tui.views.timelines import charts_of
 from gputui.vendors.registry import vendor_named
 
 _NAME = 13
@@ -33,14 +34,8 @@ def device_facts(app_state: AppState, device: Device, width: int) -> list[Line]:
 
 # The panel beside the table
 
-_LINES = {1: 30, 2: 17, 3: 13}
-"""Lines of all facts by the number of columns, with the state. The same for every device: moving the cursor
-moves no panel."""
-
-
-def lines_of_device(width: int) -> int:
-    """How many lines the panel fills."""
-    return _LINES[_count(width)]
+_LEAST_CHARTS = 7
+"""Fewest lines for the timelines of the device: three low charts and their axis."""
 
 
 def facts_of_device(app_state: AppState) -> object:
@@ -52,7 +47,8 @@ def facts_of_device(app_state: AppState) -> object:
 
 
 def device_panel(app_state: AppState, width: int, height: int) -> list[Line]:
-    """A rule with the device at the cursor, its state, and as many groups of facts as have room."""
+    """A rule with the device at the cursor, its state, as many groups of facts as have room, and in what they
+    leave its timelines."""
     device = app_state.current
     if device is None:
         return [title("device", width), clip(((" no GPU at the cursor", "dim"),), width)][:height]
@@ -64,7 +60,10 @@ def device_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     lines += [((f" {sign} {first}", look),), clip(((f"   {' '.join(more)}", look),), width - 1)]
     every = app_state.once(_panel_groups)
     facts = _in_columns(every, width, min(_count(width), len(every)), height - len(lines)) if every else []
-    return [*lines, *facts][:height]
+    lines += facts
+    left = height - len(lines) - 1
+    charts = charts_of(app_state, width - 1, left, device=device)[0] if left >= _LEAST_CHARTS else []
+    return [*lines, *[((" ", ""),)] * bool(charts), *charts][:height]
 
 
 def _groups(app_state: AppState, device: Device) -> tuple[Group, ...]:

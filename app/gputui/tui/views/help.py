@@ -10,6 +10,7 @@ from gputui.allocating.settings import Keymap
 from gputui.choosing.verdict import GLYPHS, Shown
 from gputui.tui.actions import ACTIONS, BY_ID, DOZEN, Action, key_of, written
 from gputui.tui.views.columns import SHARED, SHARED_SHORT
+from gputui.tui.views.selection import MOVED
 from gputui.tui.views.table import OWN_JOB
 from gputui.tui.views.text import Hints, Line, clip, fit, padded, title, width_of, wrap
 
@@ -28,7 +29,7 @@ _TWO_COLUMNS = 120
 KEYS = 15
 """Cells for the keys of an action."""
 
-_START = (*DOZEN[:7], "processes", "device", "palette")
+_START = (*DOZEN[:8], "device", "palette")
 """The actions that a newcomer needs."""
 
 _EVERYTHING_ELSE = "everything else: `:` and a word, or `gputui docs keys`"
@@ -86,9 +87,11 @@ def _sections(
         ]
         yield "As on the main screen", rows
         yield of_states
+    later, earlier = (key_of(name, keymap) for name in ("later", "earlier"))
     others = [
         ("[1]", "slot", "selected: the first device of the command"),
         ("▸", "cursor", "the cursor"),
+        (MOVED, "cursor", f"the selected device that {later} and {earlier} move"),
         (f"{SHARED_SHORT}{SHARED}", "", "memory of the host, too: all its RAM in use"),
     ]
     yield "Other symbols", _of(others)

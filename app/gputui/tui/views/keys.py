@@ -31,9 +31,9 @@ def _keys(
     dim: frozenset[str], own: tuple[tuple[str, str], ...], width: int
 ) -> tuple[Line, tuple[Place, ...]]:
     keymap = dict(own)
-    names = {(_key(name, keymap), BY_ID[name].hint): name for name in (*DOZEN, "palette", "help")}
+    names = {(_key(name, keymap), BY_ID[name].hint): name for name in (*DOZEN, "quit", "palette", "help")}
     hints = [*names]
-    line = hint_line(hints[:-2], hints[-2:], width)
+    line = hint_line(hints[:-3], hints[-3:], width)
     spans: list[Span] = []
     places: list[Place] = []
     end = 0
@@ -48,6 +48,5 @@ def _keys(
 def _key(name: str, keymap: Keymap) -> str:
     if name == "later":
         return f"{key_of('later', keymap)}/{key_of('earlier', keymap)}"
-    if name == "select":
-        return f"{key_of(name, keymap).removesuffix('/0-9')}/0-9"
-    return key_of(name, keymap)
+    # The shorter one of its two keys.
+    return "0-9" if name == "select" else key_of(name, keymap)

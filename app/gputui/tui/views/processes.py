@@ -9,6 +9,7 @@ from gputui.inventory.columns import Column
 from gputui.inventory.formatting import number, size
 from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.process import Process
+from gputui.inventory.snapshot import ProcessGroup
 from gputui.tui.app_state import AppState
 from gputui.tui.process_rows import Fold, Row, folded, groups
 from gputui.tui.views.table import filter_in_title
@@ -20,11 +21,10 @@ from gputui.tui.views.text import (
     table_facts,
     table_lines,
     title,
-    width_of,
     wrapped_where_free,
 )
 
-_WIDE = 64
+_WIDE = 50
 """Cells from which the panel has room for a column of process ids."""
 _MOST_USER = 12
 
@@ -32,7 +32,7 @@ _COMMAND = 24
 """Cells that a command keeps before an optional column is shown."""
 
 
-# Beside the table
+# On the main screen
 
 
 def _tone(fold: Fold) -> str:
@@ -49,18 +49,38 @@ _WIDE_PANEL: tuple[Column[Fold], ...] = (
 )
 _NARROW_PANEL = tuple(column for column in _WIDE_PANEL if column.name != "PID")
 
+_ORDERED = "idle first, then yours"
+"""The order of the rows."""
+
+_MOST_BELOW_HEADING = 5
+"""Most devices that need a line each before the names of the columns get one."""
+
 _MOST_LINES = 100
-"""More lines than fit next to the table."""
+"""More lines than fit below the table."""
 
 
 def facts_of_processes(app_state: AppState) -> object:
     """All values that the panel and its size depend on: the texts of its rows, and the devices."""
     found = groups(app_state)
-    shown = folded(app_state, found[:_MOST_LINES])
+    shown = folded(app_state, _with_cursor(app_state, found, _MOST_LINES))
     rows = table_facts(_WIDE_PANEL, shown), [fold.idle for fold in shown]
     devices = len(app_state.rows), devices_to_come(app_state)
-    number = len(found), sum(map(len, found))
-    return rows, number, devices, app_state.screen.filter, _nothing(app_state)
+    return rows, len(found), devices, app_state.screen.filter, _nothing(app_state)
+
+
+def lines_with_heading(app_state: AppState) -> int:
+    """From how many lines on the panel names its columns: with a row for each device, or for several. The
+    number of devices does not change, so that nothing moves when processes start and end."""
+    return 2 + min(len(app_state.rows), _MOST_BELOW_HEADING)
+
+
+def _with_cursor(app_state: AppState, found: Sequence[ProcessGroup], room: int) -> list[ProcessGroup]:
+    """The groups that have a row, in their order: those of the device at the cursor, and the first others."""
+
+    def elsewhere(place: int) -> bool:
+        return all(device.key != app_state.cursor for device, _ in found[place])
+
+    return [found[place] for place in sorted(sorted(range(len(found)), key=elsewhere)[:room])]
 
 
 def devices_to_come(app_state: AppState) -> int:
@@ -71,23 +91,23 @@ def devices_to_come(app_state: AppState) -> int:
 def processes(app_state: AppState, width: int, height: int) -> list[Line]:
     """A rule, and a row for each job with its processes; a wide panel wraps commands where lines are free.
 
-    Where there are more rows than lines, the rule shows the number of hidden processes, and the key.
+    Where there are more rows than lines, the rule shows the number of hidden rows, and the key.
     """
-    found = groups(app_state)
-    shown = folded(app_state, found[: height - 1])
-    hidden = sum(len(group) for group in found[len(shown) :])
-    lines = [title("processes", width, filter_in_title(app_state), f"{hidden} more: p" if hidden else "")]
+    headed = height >= lines_with_heading(app_state)
+    found, room = groups(app_state), height - 1 - headed
+    shown = folded(app_state, _with_cursor(app_state, found, room))
+    hidden = len(found) - len(shown)
+    tails = filter_in_title(app_state), f"{hidden} more: p" if hidden else "", _ORDERED if headed else ""
+    lines = [title("processes", width, *tails)]
     if not found:
         return [*lines, clip(((_nothing(app_state), "dim"),), width)] if app_state.snapshot else lines
-    rows = table_lines(_WIDE_PANEL if width >= _WIDE else _NARROW_PANEL, shown)
-    if width < _WIDE:
-        rows = [_numbered(fold.row, line, width) for fold, line in zip(shown, rows, strict=True)]
+    rows = table_lines(_WIDE_PANEL if width >= _WIDE else _NARROW_PANEL, shown, heading=headed)
+    heading, rows = rows[:headed], rows[headed:]
     for place, fold in enumerate(shown):
         if fold.idle:
             *head, command = rows[place]
             rows[place] = (*head, (f"{GLYPHS['idle']} ", "idle"), command)
-    lines += wrapped_where_free(rows, width - 1, height - 1 if width >= _WIDE else 0)
-    return lines
+    return [*lines, *heading, *wrapped_where_free(rows, width - 1, room if width >= _WIDE else 0)]
 
 
 def _nothing(app_state: AppState) -> str:
@@ -96,14 +116,6 @@ def _nothing(app_state: AppState) -> str:
         return " none: no device matches the filter"
     listed = any(device.processes is not None for device in app_state.rows)
     return " none" if listed or not app_state.rows else " the driver does not list processes"
-
-
-def _numbered(row: Row, line: Line, width: int) -> Line:
-    """The line with the pid after the more informative command, where there is room."""
-    number = row.pid if row.pid.endswith("pids") else f"pid {row.pid}"
-    room = width - 1 - width_of(line)
-    *head, (text, style) = line
-    return (*head, (f"{text}  {number}", style)) if row.pid and len(number) + 2 <= room else line
 
 
 # On a page

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from gputui.choosing.queue_outlook import Occupied, Outlook
 from gputui.choosing.queue_text import free_again, next_in_line, occupied_columns, turn_columns
-from gputui.inventory.formatting import devices_text
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
@@ -31,18 +30,11 @@ _MOST_TURNS = 100
 """The most waiters for which the panel has lines."""
 
 
-def worth_a_panel(app_state: AppState) -> bool:
-    """Whether anybody waits, or another user holds a claim. The user's own claims are in the panel of
-    jobs."""
-    snapshot = app_state.snapshot
-    return snapshot is not None and bool(snapshot.waiters or any(not claim.own for claim in snapshot.claims))
-
-
 def lines_of_panel(app_state: AppState, width: int) -> tuple[int, int]:
-    """The number of lines that the panel fills, and the number where no command is cut; 0 where it has no
-    content."""
+    """The number of lines that the panel fills, and the number where no command is cut; 0 where nobody waits:
+    the table has the state of each device."""
     snapshot = app_state.snapshot
-    if snapshot is None or not worth_a_panel(app_state):
+    if snapshot is None or not snapshot.waiters:
         return 0, 0
     found = app_state.outlook
     # The panel exists for the next waiter's reason and for when devices will be free: neither is ever cut.
@@ -101,14 +93,8 @@ def devices_in_panel(found: Outlook, snapshot: Snapshot) -> list[Line]:
     """The devices of which something is known of when they will be free, and the number of the others."""
     told = [each for each in found.occupied if free_again(each, snapshot.time)]
     others = len(found.occupied) - len(told)
-    if not others:
-        return _devices(told, snapshot)
-    words = (
-        f"not known for the other {others}"
-        if told
-        else f"when {devices_text(others)} will be free is not known"
-    )
-    return [*_devices(told, snapshot), ((f" {words}", "dim"),)]
+    rest: list[Line] = [((f" not known for the other {others}", "dim"),)] if told and others else []
+    return [*_devices(told, snapshot), *rest]
 
 
 def _devices(occupied: Sequence[Occupied], snapshot: Snapshot, width: int = 0) -> list[Line]:

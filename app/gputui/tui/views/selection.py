@@ -13,6 +13,9 @@ from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, Place, Span, cells_of, clip, title, width_of
 
+MOVED = "↔"
+"""The sign of the device that the keys for the order move: the cursor itself is in the table."""
+
 
 class Strip(NamedTuple):
     """The selected devices as they are shown.
@@ -83,13 +86,13 @@ def _forms(app_state: AppState) -> Iterator[tuple[str, list[str], str]]:
 def _items(
     app_state: AppState, before: str, texts: Sequence[str], between: str, dragged: str | None
 ) -> tuple[Line, tuple[Place, ...]]:
-    """The devices in a row, the one at the cursor marked, and the place of each."""
+    """The devices in a row, with a mark at the one at the cursor, and the place of each."""
     spans: list[Span] = [(before, "strong")]
     places, at = [], cells_of(before)
     for place, (text, key) in enumerate(zip(texts, app_state.selection, strict=True)):
         here = key == app_state.cursor
         gap = between if place else ""
-        spans += [(gap, ""), ("▸" if here else " ", "cursor")]
+        spans += [(gap, ""), (MOVED if here else " ", "cursor")]
         spans.append((text, "brand" if key == dragged else "strong-on" if here else "strong"))
         begin = at + cells_of(gap) + 1
         at = begin + cells_of(text)

@@ -199,7 +199,7 @@ def row(app_state: AppState, device: Device, columns: Columns, width: int) -> Li
     # The whole row has the tone of its state: one glance finds the free devices. Numbers of a busy device are
     # quieter than its state.
     tone = "dim" if device.mig or not given else look
-    numbers = "busy-numbers" if tone == "busy" else tone
+    numbers = "busy-quiet" if tone == "busy" else tone
     label = fit(label_of(app_state, device, c.tree), c.label, right=not c.tree)
     spans: list[Span] = [
         ("▸" if device.key == app_state.cursor else " ", "cursor"),
@@ -209,7 +209,12 @@ def row(app_state: AppState, device: Device, columns: Columns, width: int) -> Li
     memory = app_state.box.memory(device)
     for column, cells in c.shown:
         spans.append((gap, ""))
-        spans += column.spans(device, Cell(cells, numbers, c.box, memory))
+        spans += column.spans(device, Cell(cells, numbers, tone, c.box, memory))
+    cause = app_state.verdicts[device.key].cause
+    if cells_of(words) > c.state - 2 and isinstance(cause, UsedBy) and cause.idle_since is None:
+        # At the end is how long the device has been in use.
+        words, _, age = words.rpartition(" ")
+        words = f"{fit(words, c.state - 3 - len(age))} {age}"
     spans += [(f"{_BEFORE_STATE}{sign} ", look), (words, look if given else tone)]
     return padded(tuple(spans), width)
 

@@ -39,9 +39,9 @@ _FIGURE = 7
 """Cells of a figure behind a chart, " 100.0G"."""
 _SUMMARIES: dict[Metric, str] = {"utilization": "mean", "memory": "max", "power": "mean"}
 """Whether that figure is the mean or the maximum of the span that the chart shows."""
-_BESIDE = ((170, 3), (76, 2))
+_BESIDE = ((120, 3), (76, 2))
 """The width in cells from which this many charts of one device are side by side."""
-_BESIDE_ON_PAGE = ((120, 3),)
+_BESIDE_ON_PAGE = _BESIDE[:1]
 """The same on the page, which has all three in any case."""
 _FIGURES = 12
 """Cells of the figures behind the chart of one device, " max 100.0G"."""

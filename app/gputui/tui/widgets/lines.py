@@ -169,7 +169,7 @@ class Lines(Widget):
             plain, variables = name.removesuffix("-on"), self.app.theme_variables
             style = self.rich_style
             if plain:
-                style += look(plain, variables)
+                style += look(plain, variables, not self.app.no_color)
             if plain != name:
                 style += look("on", variables)
             if lit and not name.endswith(_OWN_BACKGROUND):
