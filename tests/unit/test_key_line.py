@@ -104,7 +104,7 @@ def test_the_keys_are_the_same_in_the_same_order_in_every_state() -> None:
         (line,) = {text(each, width) for each in states}
         assert line.endswith("  ? help") and (width < 80 or ": more" in line)
     everything = " ".join(line.split())
-    dozen = ("0-9", "b", "⏎", "w", "y", "p", "e", "D", "d", "t", "→", "J/K", "q", ":", "?")
+    dozen = ("0-9", "b", "⏎", "w", "y", "e", "D", "d", "p", "t", "→", "J/K", "q", ":", "?")
     places = [f" {everything}".index(f" {key} ") for key in dozen]
     assert places == sorted(places)
 
@@ -113,10 +113,10 @@ def test_the_way_to_the_details_is_named_where_there_is_room() -> None:
     assert all("→ details" in text(state(), width) for width in (130, 140, 160, 200))
 
 
-def test_starting_waiting_the_processes_and_the_end_are_named_in_the_smallest_usual_terminal() -> None:
-    named = ("0-9 select", "b best", "⏎ run", "w wait", "y copy", "p processes", "q quit", ": more", "? help")
+def test_what_leads_to_a_start_is_named_in_the_smallest_usual_terminal() -> None:
+    named = ("0-9 select", "b best", "⏎ run", "w wait", "y copy", "e edit", "D jobs", ": more", "? help")
     assert all(each in text(state(), 80) for each in named)
-    assert all(each in text(state(), 100) for each in ("e edit", "D jobs"))
+    assert all(each in text(state(), 100) for each in ("d job", "p processes"))
 
 
 def dim(app_state: AppState) -> set[str]:

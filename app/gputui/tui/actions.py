@@ -371,13 +371,14 @@ DOZEN = (
     "launch",
     "wait",
     "copy",
-    "processes",
     "edit",
     "jobs",
     "detach",
+    "processes",
     "topology",
     "device",
     "later",
+    "quit",
     "clear",
 )
 """The actions that the line of keys names, the most used first."""

@@ -31,9 +31,9 @@ def _keys(
     dim: frozenset[str], own: tuple[tuple[str, str], ...], width: int
 ) -> tuple[Line, tuple[Place, ...]]:
     keymap = dict(own)
-    names = {(_key(name, keymap), BY_ID[name].hint): name for name in (*DOZEN, "quit", "palette", "help")}
+    names = {(_key(name, keymap), BY_ID[name].hint): name for name in (*DOZEN, "palette", "help")}
     hints = [*names]
-    line = hint_line(hints[:-3], hints[-3:], width)
+    line = hint_line(hints[:-2], hints[-2:], width)
     spans: list[Span] = []
     places: list[Place] = []
     end = 0

@@ -10,6 +10,7 @@ from gputui.inventory.formatting import number, size
 from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import ProcessGroup
+from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.process_rows import Fold, Row, folded, groups
 from gputui.tui.views.table import filter_in_title
@@ -91,14 +92,15 @@ def devices_to_come(app_state: AppState) -> int:
 def processes(app_state: AppState, width: int, height: int) -> list[Line]:
     """A rule, and a row for each job with its processes; a wide panel wraps commands where lines are free.
 
-    Where there are more rows than lines, the rule shows the number of hidden rows, and the key.
+    The rule has the number of hidden rows, and the key of the page with all of them.
     """
     headed = height >= lines_with_heading(app_state)
     found, room = groups(app_state), height - 1 - headed
     shown = folded(app_state, _with_cursor(app_state, found, room))
     hidden = len(found) - len(shown)
-    tails = filter_in_title(app_state), f"{hidden} more: p" if hidden else "", _ORDERED if headed else ""
-    lines = [title("processes", width, *tails)]
+    key = key_of("processes", app_state.screen.keymap)
+    tails = _ORDERED if headed else "", f"{hidden} more: {key}" if hidden else key
+    lines = [title("processes", width, filter_in_title(app_state), *tails)]
     if not found:
         return [*lines, clip(((_nothing(app_state), "dim"),), width)] if app_state.snapshot else lines
     rows = table_lines(_WIDE_PANEL if width >= _WIDE else _NARROW_PANEL, shown, heading=headed)
