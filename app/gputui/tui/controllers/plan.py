@@ -40,8 +40,9 @@ class PlanController:
         """Open the plan page for the current command."""
         from gputui.tui.screens.plan import PlanScreen
 
-        self.read(self._view.redraw_page)
-        self._view.open(PlanScreen(self._view, self))
+        screen = PlanScreen(self._view, self)
+        self._view.open(screen)
+        self.read(screen.model_is_read)
 
     def cancel(self) -> None:
         """Ignore the result of the reading in progress: the screen closes."""

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 from gputui.inventory.formatting import gpus, is_digits, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.compose import refusal
+from gputui.launching.launch import Launch
 from gputui.launching.launch_options import AUTO
+from gputui.launching.launchers import LAUNCHERS
 from gputui.launching.planned import FilesDifferError, Prepared, differing, prepared, write
 from gputui.launching.shell_words import command_line
+from gputui.launching.start import missing_program
 from gputui.planning.devices import Candidates, PlannedDevices
 from gputui.planning.files import FOLDER, RecipeError, recipe_of
 from gputui.planning.model import PlanningError
@@ -127,6 +130,25 @@ class PlanScreen(ListPage):
         options, host = app_state.options, app_state.host_environment
         return refusal(options, len(found.devices), app_state.environ, host, intent=app_state.intent) or ""
 
+    def _lacks(self, row: Row) -> str:
+        """The message that the launcher of a strategy is not installed; "" where it is."""
+        if row.serving is not None or not self.app_state.options.command:
+            return ""
+        try:
+            options = self._prepared(row).options
+        except RecipeError:
+            # Enter says why.
+            return ""
+        launch = Launch(options.command, tuple(options.additions), options.directory)
+        started = options.command[0] in LAUNCHERS
+        return (missing_program(launch, self.app_state.environ) or "") if started else ""
+
+    def model_is_read(self) -> None:
+        """Draw the plan; where nothing names a model, ask for it."""
+        self.draw()
+        if not self._request.name and self.app.screen is self:
+            self.action_model()
+
     def item_keys(self) -> Sequence[Hashable]:
         self._make()
         return [row.name for row in self._plan.rows] if self._plan else []
@@ -173,7 +195,7 @@ class PlanScreen(ListPage):
         visible = self.window(listing, range(len(listing)), room, above=len(head))
         below = len(listing) - self.top - len(visible)
         left = height - len(head) - len(visible) - len(between)
-        detail = view_of_plan.detail(row, made, below, width, left)
+        detail = view_of_plan.detail(row, made, below, width, left, self._lacks(row))
         return [*head, *visible, *between, *detail][:height]
 
     # Key actions
@@ -304,6 +326,8 @@ class PlanScreen(ListPage):
         """Put the strategy at the cursor and its devices on the launch line, with its files, after a yes."""
         row, found = self._row, self._found
         if row is None or isinstance(found, str):
+            if self._request.model is None and not self._controller.reading:
+                self.action_model()
             return
         if not self.app_state.options.command:
             self.show_message("no command yet: press e on the main screen to type one")
