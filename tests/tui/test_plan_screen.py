@@ -850,8 +850,14 @@ async def test_a_plan_without_a_model_asks_for_one_at_once_and_at_enter() -> Non
         await opened(s)
         assert isinstance(s.app.screen, LineScreen)
         await s.press("escape")
-        assert isinstance(s.app.screen, PlanScreen)
-        await typed(s, "enter", "llama2")
+        assert s.app.screen is s.main, "nothing is left to show"
+        await s.press("@plan")
+        for name in ("no-such-model", "llama2"):
+            assert isinstance(s.app.screen, LineScreen)
+            s.app.screen.query_one(Input).value = name
+            await s.press("enter")
+            await s.until(lambda: not s.main.plans.reading)
+            await s.press("enter")
         await s.until(lambda: bool(strategies(s)))
 
 

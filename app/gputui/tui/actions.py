@@ -260,18 +260,17 @@ ACTIONS: tuple[Action, ...] = (
     _look(
         "processes",
         "p",
-        "Show the processes",
-        "who runs what, where; X ends one of yours",
+        "Show the processes and people",
+        "who is idle; X ends one of yours",
         hint="processes",
-        also="kill pid memory",
+        also="kill pid memory users",
         page=True,
     ),
     _look(
         "people",
         "",
-        "Show the people",
+        "Show the processes by person",
         "who uses which devices, how long, who is idle",
-        also="users",
         page=True,
     ),
     _look(

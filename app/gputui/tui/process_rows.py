@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
+from gputui.choosing.idleness import is_worth_saying
 from gputui.choosing.people import Person, of_nobody, people
 from gputui.choosing.verdict_text import idle_text, job_claimed_and_runs_on, reason, user_name
 from gputui.inventory.device import Device
@@ -160,7 +161,13 @@ def next_step(app_state: AppState, row: Row) -> str:
     """How to get the idle devices of another person: "ask bo; or select GPU 6 on the main screen: w waits for
     it"; "" where none of the row is idle."""
     owner = row.person or row.process
-    idle = [each.device.key for each in row.person.idle] if row.person else [row.key] if row.idle else []
+    idle = [row.key] if row.process and row.state else []
+    if row.person is not None:
+        idle = [
+            each.device.key
+            for each in row.person.holdings
+            if is_worth_saying(each.idle, app_state.rules.idle)
+        ]
     if owner is None or owner.own or not idle:
         return ""
     snapshot, keymap = app_state.box, app_state.screen.keymap

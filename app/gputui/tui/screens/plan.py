@@ -306,11 +306,13 @@ class PlanScreen(ListPage):
         answered: Callable[[str], None],
         example: str = "",
     ) -> None:
-        """Ask for a line; an empty one changes nothing."""
+        """Ask for a line; an empty one changes nothing. Without a model, there is no page to go back to."""
 
         def given(line: str | None) -> None:
             if line and line.strip():
                 answered(line.strip())
+            elif not self._request.name:
+                self.dismiss()
 
         self.app.push_screen(LineScreen(prompt, value, example, check), given)
 

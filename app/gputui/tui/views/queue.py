@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from gputui.choosing.queue_outlook import Occupied, Outlook
 from gputui.choosing.queue_text import free_again, next_in_line, occupied_columns, turn_columns
@@ -83,7 +84,8 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
         devices = [*devices[: left - 1], more] if left > 2 else []
     last = len(line) + len(reasons) + len(devices)
     order = [*range(len(line), last), *range(len(line))]
-    rows = wrapped_where_free([*line, *reasons, *devices], width - 1, room, order)
+    wholes = wrapped_where_free([*line, *reasons, *devices], width - 1, room, order)
+    rows = list(chain.from_iterable(wholes))
     return [headline(found, width, key), *rows][:height]
 
 
