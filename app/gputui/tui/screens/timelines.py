@@ -76,12 +76,12 @@ class TimelinesScreen(Page):
         return [head, *(drawn or told_lines(why, "dim", width))]
 
     def _in_title(self) -> list[str]:
-        """The selected moment, the metrics, the filter and the span, the most informative first."""
+        """The selected moment, the span, the metrics and the filter, the most informative first."""
         frame, moment = self._frame, self._moment
         return [
             f"at {clock(frame.span, moment)}" if frame is not None and moment is not None else "",
-            ", ".join(frame.metrics) if frame is not None else "",
             f"last {zoom_name(self._zoom)}{MEANS if frame is not None and frame.averaged else ''}",
+            ", ".join(frame.metrics) if frame is not None else "",
             "" if self._one else filter_in_title(self.app_state),
         ]
 

@@ -105,11 +105,7 @@ def devices_in_panel(found: Outlook, snapshot: Snapshot) -> list[Line]:
     others = len(found.occupied) - len(told)
     if not others:
         return _devices(told, snapshot)
-    words = (
-        f"not known for the other {others}"
-        if told
-        else f"when {devices_text(others)} will be free is not known"
-    )
+    words = f"unknown for the other {others}" if told else f"unknown when {devices_text(others)} will be free"
     return [*_devices(told, snapshot), ((f" {words}", "dim"),)]
 
 

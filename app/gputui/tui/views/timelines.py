@@ -54,7 +54,7 @@ _LEAST_RULED = 4
 _MARKED = 6
 """The height in lines from which the page has a line for the mark of the cursor."""
 
-MEANS = ", dim: means of minutes"
+MEANS = "  dim: means of minutes"
 """What the dimmer bars are, that a file's minutes are drawn as."""
 _NO_LIMIT = "no limit"
 """The label of a chart whose 100 % is unknown: its top is a round number."""
