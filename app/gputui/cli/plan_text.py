@@ -76,8 +76,8 @@ def table_lines(
         return
     yield from _indented(f"GiB per device; {meaning}", width)
     if not serves:
-        yield "  PEAK is what a step needs at its peak beside the other columns: activations, less the GRADS"
-        yield "  that are only made as these are freed (little on one device, more where GRADS is divided)"
+        yield "  PEAK is what a step needs in addition to the other columns: activations, minus the GRADS"
+        yield "  that are allocated while these are freed (little on one device, more where GRADS is divided)"
     for row in plan.rows:
         # (Where it fits, its row has the sentence.)
         if row.name == "dp" and not row.fits:

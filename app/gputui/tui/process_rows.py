@@ -46,8 +46,7 @@ class Row:
 
     `state` says that nobody uses the device ("idle 2h", `idle`; or not yet long, "0% for 3m"), or why it is
     not free without a process. `what` is
-    the command, without one the reason for the state; `short` is a command without the path of its program;
-    for a person, the devices in words.
+    the command, without one the reason for the state; `short` is a command without the path of its program.
     `depth` is the indentation in a tree; `amount` is the memory in bytes, 0 where it is not known.
     """
 
@@ -123,11 +122,8 @@ def _people(app_state: AppState, sort: str, wanted: str) -> Iterator[Row]:
 
 def _person(app_state: AppState, found: Person) -> list[Row]:
     snapshot, now = app_state.box, app_state.box.time
-    labels = [snapshot.label(holding.device) for holding in found.holdings]
     uses = [job_claimed_and_runs_on(use, snapshot) for use in found.unclaimed_uses]
-    in_words = [gpus(labels)] if labels else []
-    if found.claims:
-        in_words.append(f"{gpus([*map(snapshot.label, found.claims)])} claimed without a process")
+    what = "; ".join(uses) + by(", ".join(found.clients))
     heading = Row(
         "",
         "",
@@ -135,8 +131,8 @@ def _person(app_state: AppState, found: Person) -> list[Row]:
         size(found.memory or None),
         age(found.since, now),
         "",
-        "; ".join(uses) + by(", ".join(found.clients)),
-        "; ".join([*in_words, *uses]),
+        what,
+        what,
         amount=found.memory or 0,
         person=found,
     )

@@ -104,7 +104,7 @@ class PlanController:
 
     def select_enough(self) -> None:
         """Select the fewest of the best free devices that hold the model that the command trains."""
-        self._view.show_message("looking for as many devices as the model needs …", passing=True)
+        self._view.show_message("finding how many devices the model needs …", passing=True)
         self.read(self._look_for_enough)
 
     def _look_for_enough(self) -> None:

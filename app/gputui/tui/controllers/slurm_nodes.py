@@ -199,7 +199,7 @@ class SlurmNodes(Nodes[Launch]):
                 self.view.redraw_page()
 
         now = ",".join(map(str, self._order or range(count)))
-        prompt = "which of the devices that Slurm selects comes first, second, …"
+        prompt = "the order of the devices that Slurm selects"
         self.view.open(LineScreen(prompt, now, "1,0", wrong), answered)
 
     # The launch
@@ -208,7 +208,7 @@ class SlurmNodes(Nodes[Launch]):
         """The launch of the command at the cursor's place, or why there is none; and notes on it."""
         cluster, place, options = self._cluster, self._place, self.view.app_state.options
         if cluster is None or place is None:
-            return "there is no place at the cursor", []
+            return "there is no node or partition at the cursor", []
         if not options.command:
             return NO_COMMAND, []
         own = default_vendor().visibility.names

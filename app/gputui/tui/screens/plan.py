@@ -247,7 +247,7 @@ class PlanScreen(ListPage):
             if isinstance(devices_for(app_state, count), PlannedDevices):
                 self._set(replace(self._request, count=count))
                 return
-        self.show_message(f"{now} is the {'largest' if by > 0 else 'least'} number here")
+        self.show_message(f"{now} is the {'largest' if by > 0 else 'smallest'} number here")
 
     @property
     def _number(self) -> int:
@@ -320,7 +320,7 @@ class PlanScreen(ListPage):
         """Plan for the fewest devices that hold the model; show a message where no number is enough."""
         count = fewest_for(self._request, self.app_state)
         if count is None:
-            self.show_message("the GPUs here are not enough")
+            self.show_message("all GPUs of this box together are not enough for the model")
         else:
             self._set(replace(self._request, count=count))
 

@@ -70,11 +70,11 @@ class ProcessesScreen(ProcessListPage):
         row = self.row
         if row is None:
             return []
-        # What the row does not show: a person's devices, the rest of a command that is cut, its path.
+        # What the row does not show: the rest of a command that is cut, the path of its program.
         line = self._listing(width).lines(self.cursor, self.cursor + 1)[0]
         whole = row.what == row.short and not line[-1][0].endswith("…")
-        text = row.short if row.person else "" if whole else row.what
-        name = "devices" if row.person else "command" if text and row.pid else row.state
+        text = "" if whole else row.what
+        name = "command" if text and row.pid else row.state or row.user
         texts = filter(None, (text, next_step(self.app_state, row)))
         told = [line for each in texts for line in told_lines(each, "dim", width)[:3]]
         return [title(name, width), *told] if told else []

@@ -40,7 +40,7 @@ class TimelinesScreen(Page):
     BINDINGS = [
         shown("plus,equals_sign", "zoom(-1)", "zoom", "+/-", "A shorter span"),
         hidden("minus", "zoom(1)", "A longer span"),
-        shown("left", "moment(-1)", "moment", "←→", "One column earlier: read the values there"),
+        shown("left", "moment(-1)", "moment", "←→", "Read the values one column earlier"),
         hidden("right", "moment(1)", "One column later"),
         hidden("shift+left", "moment(-10)", "Ten columns earlier"),
         hidden("shift+right", "moment(10)", "Ten columns later"),

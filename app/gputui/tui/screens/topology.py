@@ -142,7 +142,7 @@ class TopologyScreen(ListPage):
 
     def _nothing(self, width: int) -> list[Line]:
         app_state = self.app_state
-        why = "no reading of the links yet" if app_state.box.devices else why_no_rows(app_state)
+        why = "the links have not been read yet" if app_state.box.devices else why_no_rows(app_state)
         return told_lines(why, "dim", width)
 
     def _tree(self, app_state: AppState, width: int, height: int) -> list[Line]:
@@ -265,7 +265,7 @@ def _link_facts(app_state: AppState, one: Device, other: Device) -> str:
     snapshot = app_state.box
     link, pcie, access = (ask(one, other) for ask in (snapshot.link, snapshot.pcie_class, snapshot.peer))
     if link is None:
-        return "not known"
+        return "unknown"
     carries = bandwidth(snapshot, one, other)
     parts = [link]
     found = app_state.measured.get((one.key, other.key))

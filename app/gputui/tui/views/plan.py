@@ -205,16 +205,11 @@ def answered(plan: Plan, found: PlannedDevices, width: int) -> list[Line]:
 def missing(
     request: PlanRequest, found: PlannedDevices | str, busy: str, problem: str, width: int
 ) -> list[Line]:
-    """The text in place of the table: why there is no plan, and which key helps."""
+    """The text in place of the table: why there is no plan."""
     if busy:
         return [((" ", ""),), *told_lines(busy, "dim", width)]
     if request.model is None:
-        why = request.problem or (
-            "the command names no model"
-            if request.training.trains or request.training.serves
-            else "no command here says which model is trained"
-        )
-        helps = "e names one: a folder, a config.json, a cached hub id, or a size such as 8B"
-        return [((" ", ""),), *told_lines(why, "warn", width), *told_lines(helps, "dim", width)]
-    why = found if isinstance(found, str) else problem
+        why = request.problem or "the command names no model"
+    else:
+        why = found if isinstance(found, str) else problem
     return [((" ", ""),), *told_lines(why, "warn", width)]

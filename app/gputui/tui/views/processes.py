@@ -162,7 +162,7 @@ def listed(
 
     def command(row: Row) -> str:
         branch = "  " * (row.depth - 1) + "└ " if row.depth else ""
-        return branch + (row.what if row.person else row.short) + where(row)
+        return branch + row.short + where(row)
 
     def tone(row: Row) -> str:
         return "warn" if row.person else "" if row.process else "dim"

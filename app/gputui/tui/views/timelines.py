@@ -421,7 +421,7 @@ def why_no_charts(app_state: AppState, device: Device | None, metric: Metric | N
         return why_no_rows(app_state)
     if device is not None:
         return _why_unknown(app_state, device, metric or "utilization")
-    return f"no {metric or 'utilization, memory or power'} known of any device"
+    return f"{metric or 'utilization, memory and power'} unknown for every device"
 
 
 def _is_lost(app_state: AppState, device: Device) -> bool:
