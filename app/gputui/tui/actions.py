@@ -140,7 +140,7 @@ ACTIONS: tuple[Action, ...] = (
         "launch",
         "enter",
         "Run the command here",
-        "checks again, then replaces gputui by the command",
+        "checks again, closes the screen, then becomes it",
         hint="run",
         also="start",
         word="run",

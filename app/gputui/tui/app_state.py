@@ -787,7 +787,7 @@ class AppState:
         """What the user should know before a start on the selected devices, the most serious first: no such
         program, not free, an order that can give wrong results, unlike devices, the queue, limits, not
         real."""
-        found = []
+        found: list[str] = []
         if self.options.command and self.selection.decided and not self.is_example:
             from gputui.launching.start import missing_program
 

@@ -28,15 +28,13 @@ from gputui.tui.main_view import MainView
 from gputui.tui.outcome import Outcome
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.views.nodes import Node, Row, broken, job_lines, launch_lines, place_node
-from gputui.tui.views.text import Line, cells_of, told_lines
+from gputui.tui.views.text import Line, told_lines
 from gputui.vendors.registry import default_vendor
 
 _EVERY = 10.0
 """Seconds between two readings: each queries the cluster's controller, which all users share."""
 _LAUNCH_LINES = 4
 """The most lines of the launch line, which is then cut."""
-_ROW = len("   Slurm  ")
-"""The cells of that row before the reason."""
 _SLURM = "slurm"
 """The key of the row that says why the cluster is not known."""
 
@@ -228,9 +226,7 @@ class SlurmNodes(Nodes[Launch]):
     def launch(self, width: int, room: int) -> list[Line]:
         if self._place is None:
             # The row has the reason, in brief.
-            reason, _, more = self._error.partition(" (")
-            cut = cells_of(reason) > width - _ROW
-            return told_lines(self._error if cut else more.replace(")", "", 1), "lost", width)
+            return told_lines(self._error.partition(" (")[2].replace(")", "", 1), "lost", width)
         made, notes = self._made()
         count, order = self._devices, self._order
         ordered = f", in the order {','.join(map(str, order))}" if order else ""

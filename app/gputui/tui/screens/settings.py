@@ -70,7 +70,7 @@ class SettingsScreen(OptionsPage):
         if width >= WIDE:
             return ""
         if panel.place == "table":
-            return f"shown below {WIDE} columns only if lines are left over"
+            return f"below {WIDE} columns only where lines are free"
         return "" if panel.narrow else f"needs a terminal of {WIDE} columns"
 
     # Painting

@@ -26,7 +26,17 @@ from gputui.tui.views.columns import STATE
 from gputui.tui.views.matrix import Layout, heading_height, legend, matrix, matrix_rows, near
 from gputui.tui.views.selection import selection_lines
 from gputui.tui.views.table import state_of, why_no_rows
-from gputui.tui.views.text import Line, cells_of, clip, padded, table_lines, title, told_lines, width_of
+from gputui.tui.views.text import (
+    Line,
+    cells_of,
+    clip,
+    padded,
+    shorten,
+    table_lines,
+    title,
+    told_lines,
+    width_of,
+)
 from gputui.tui.views.topology_tree import tree_lines
 
 _NO_PLACE = ("down", "up", "first", "last", "sort", "filter")
@@ -245,9 +255,7 @@ def _facts_of_rows(app_state: AppState, rows: Sequence[Device], room: int) -> It
 
     def state(device: Device) -> str:
         text = state_of(app_state, device)[1]
-        if cells_of(text) >= room - 1:
-            text = text.partition(",")[0]
-        return text if cells_of(text) < room - 1 else text.rpartition(" ")[0]
+        return text if cells_of(text) < room - 1 else shorten(text.partition(",")[0], room - 2)
 
     def look(device: Device) -> str:
         return state_of(app_state, device)[2]
