@@ -164,7 +164,7 @@ async def test_the_help_is_filtered_while_one_types_and_escape_ends_the_filter_f
 async def test_the_help_of_a_page_begins_with_its_own_keys_and_ends_there(
     page: str, own: tuple[str, str]
 ) -> None:
-    async with session(size=(100, 50)) as s:
+    async with session(command=("train.py", "--model", "8B"), size=(100, 50)) as s:
         for key in ("question_mark", "f1"):
             await s.press(page)
             opened = s.app.screen
@@ -207,7 +207,7 @@ async def test_the_help_of_the_main_screen_has_no_page_and_names_each_key_once()
 
 
 async def test_keys_and_titles_of_pages_are_left_out_whole_where_it_is_narrow() -> None:
-    async with session(size=(40, 12)) as s:
+    async with session(command=("train.py", "--model", "8B"), size=(40, 12)) as s:
         for page in ("D", "p", "t", "@launch_page", "@timelines", "@plan"):
             await s.press(page)
             assert footer(s)[-1].endswith("  ? help") and "…" not in footer(s)[-1] + body(s)[0], page
@@ -395,8 +395,9 @@ async def test_the_palette_lists_few_words_in_four_groups_and_finds_the_rest(
     monkeypatch.setattr("gputui.sources.slurm.slurm_is_here", lambda: False)
     async with session("idle", command=("true",), size=(80, 40)) as s:
         await s.press("colon")
-        titles = s.app.screen.item_keys()  # type: ignore[attr-defined]
-        assert len(titles) <= 16 and not {*titles} & {action.title for action in ACTIONS if action.keys}
+        titles = [title for _, title in s.app.screen.item_keys()]  # type: ignore[attr-defined]
+        keyed = {action.title for action in ACTIONS if action.keys}
+        assert len(titles) <= 16 and {*titles} & keyed == {BY_ID["processes"].title}
         assert BY_ID["nodes"].title not in titles, "there are no other nodes"
         headings = [line.split()[1] for line in body(s) if line.startswith(" ─ ")]
         assert headings == ["commands", "select", "launch", "look", "settings"]
@@ -407,11 +408,12 @@ async def test_the_palette_lists_few_words_in_four_groups_and_finds_the_rest(
             await s.press("G")
         await s.press("escape", "colon")
         every = {entry.title for entry in s.app.screen._entries}  # type: ignore[attr-defined]
-        listed = {"palette", "up", "down", "first", "last", "page_up", "page_down"} | {*CHOSEN}
+        listed = {"palette", "up", "down", "first", "last", "page_up", "page_down", "people"} | {*CHOSEN}
         assert every >= {action.title for action in ACTIONS if action.id not in listed}
-        assert {"sort by memory", "theme light"} < every
+        names = {name for entry in s.app.screen._entries for name in entry.names}  # type: ignore[attr-defined]
+        assert {"sort by memory", "theme light"} < names
         await s.press("escape", "p", "colon")
-        here = s.app.screen.item_keys()  # type: ignore[attr-defined]
+        here = [title for _, title in s.app.screen.item_keys()]  # type: ignore[attr-defined]
         assert set(here) > set(titles) and here[0] not in titles
         await s.press(*"experiments", "enter")
         assert isinstance(s.app.screen, JobsScreen)
@@ -461,7 +463,7 @@ async def test_the_palette_finds_actions_by_words_and_their_beginnings() -> None
         "log": "jobs",
     }
     first |= {
-        "people": "people",
+        "people": "processes",
         "help": "help",
         "watts": "device",
         "history": "launches",
@@ -473,7 +475,7 @@ async def test_the_palette_finds_actions_by_words_and_their_beginnings() -> None
     assert {*found("kill")} == {"jobs", "processes"} and "; X ends" in BY_ID["processes"].about
 
     assert found("topol")[0] == "topology"
-    without = [action for action in ACTIONS if not action.keys and action.id not in CHOSEN]
+    without = [action for action in ACTIONS if not action.keys and action.id not in {*CHOSEN, "people"}]
     assert [found(action.query)[0] for action in without] == [action.id for action in without]
 
 
@@ -528,7 +530,7 @@ async def test_escape_closes_the_palette_whatever_is_typed() -> None:
 async def test_the_words_of_an_unused_device_lead_to_the_people(word: str) -> None:
     async with session() as s:
         await s.press(f":{word}")
-        assert "people" in s.app.screen.query_one("#page-body", Lines).texts[0]
+        assert "by person" in s.app.screen.query_one("#page-body", Lines).texts[0]
 
 
 async def test_a_word_typed_at_once_is_enough() -> None:
@@ -643,11 +645,11 @@ async def test_a_question_covers_neither_its_keys_nor_its_input(
 async def test_no_choice_moves_the_explanations_of_the_settings(size: tuple[int, int]) -> None:
     async with session(size=size) as s:
         await s.press("@settings")
-        column = body(s)[1].index("colours")
+        column = body(s)[1].index("the colours")
         for _ in range(3):
             await s.press("space")
             explained = (
-                body(s)[1].index("colours"),
+                body(s)[1].index("the colours"),
                 body(s)[2].index("seconds"),
                 body(s)[3].index("order of"),
             )

@@ -704,7 +704,12 @@ async def test_the_table_has_few_columns_and_a_wide_one_the_reasons(width: int, 
     async with session("dgx-h100", (*TRAIN, "--torch_dtype", "bfloat16"), size=(width, 40)) as s:
         await opened(s)
         (heading,) = (text for text in texts(s) if "STRATEGY" in text)
-        assert "SENT" not in heading and "TIME" in heading and ("WHY" in heading) == reasons
+        assert (
+            "SENT" not in heading
+            and "LINKS" in heading
+            and "LEFT" in heading
+            and ("WHY" in heading) == reasons
+        )
         told = [text for text in texts(s) if "one device)" in text]
         assert len(told) == reasons and all("single" in text for text in told)
         for name in strategies(s)[:3]:
@@ -838,3 +843,42 @@ async def test_the_answer_is_on_top(size: tuple[int, int], model: str, words: tu
         assert all(word in answer for word in words)
         if words == ("Use ",):
             assert answer.startswith(f"Use {at_cursor(s)} on 4 GPUs: fits with ")
+
+
+async def test_a_plan_without_a_model_asks_for_one_at_once_and_at_enter() -> None:
+    async with session("dgx-h100", ("python", "train.py")) as s:
+        await opened(s)
+        assert isinstance(s.app.screen, LineScreen)
+        await s.press("escape")
+        assert s.app.screen is s.main, "nothing is left to show"
+        await s.press("@plan")
+        for name in ("no-such-model", "llama2"):
+            assert isinstance(s.app.screen, LineScreen)
+            s.app.screen.query_one(Input).value = name
+            await s.press("enter")
+            await s.until(lambda: not s.main.plans.reading)
+            await s.press("enter")
+        await s.until(lambda: bool(strategies(s)))
+
+
+@pytest.mark.parametrize("installed", [False, True])
+async def test_a_strategy_whose_launcher_is_not_installed_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
+) -> None:
+    """On the plan page, and below the launch line that has it."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("python", *(("accelerate", "torchrun", "deepspeed") if installed else ())):
+        (programs / name).write_text("#!/bin/sh\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs))
+    async with session("dgx-h100", TRAIN) as s:
+        await opened(s)
+        names = strategies(s)
+        for _ in range(names.index("fsdp2")):
+            await s.press("down")
+        assert at_cursor(s) == "fsdp2"
+        assert any("'accelerate'" in text for text in texts(s)) is not installed
+        await s.press("enter", "y")
+        await s.until(lambda: "accelerate" in s.main.app_state.options.command)
+        assert any("'accelerate'" in text for text in s.main.app_state.warnings) is not installed

@@ -101,9 +101,9 @@ async def test_the_panel_and_the_page_and_the_command_line_say_the_same_in_the_s
     assert [row[0] for row in printed] == ["6", "0", "1", "2", "3"]
     async with session("shared", size=(130, 40)) as s:
         panel = ["".join(text for text, _ in line) for line in queue_panel(s.main.app_state, 60, 20)]
-        known = [row for row in printed if row[2:] != ["not", "known"]]
+        known = [row for row in printed if row[2] != "unknown"]
         assert rows(panel) == known != printed
-        assert f"not known for the other {len(printed) - len(known)}" in panel[-1]
+        assert f"unknown for the other {len(printed) - len(known)}" in panel[-1]
         await s.press("@queue")
         assert rows(texts(s)) == printed
 
@@ -258,7 +258,7 @@ def test_the_panel_sets_apart_who_holds_what_and_says_of_how_many() -> None:
     at = next(n for n, line in enumerate(whole) if line.startswith(" GPU"))
     assert whole[at - 1].startswith(" next: ana") and whole[at + 1].startswith(" 6 ")
     every = sum(not verdict.free for verdict in state.verdicts.values())
-    assert "not known for the other" in whole[-1]
+    assert "unknown for the other" in whole[-1]
     assert len(whole) - at - 2 + numbers(whole[-1])[0] == every
     cut = panel(len(whole) - 1)
     assert "more: " in cut[-1] and len(cut) - at - 2 + numbers(cut[-1])[0] == every

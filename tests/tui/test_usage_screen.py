@@ -108,7 +108,7 @@ async def test_each_sum_of_the_days_lost_days_and_foreign_names(monkeypatch: pyt
         for by in ("user", "device", "job", "day"):
             lines = texts(s)
             assert f"usage by {by}" in lines[0] and by.upper() in lines[1]
-            assert "GPU-HOURS" in lines[1] and "█ busy ░ idle · unknown" in lines[1]
+            assert "GPU TIME" in lines[1] and "█ busy ░ idle · unknown" in lines[1]
             assert " 1.0h " in lines[2] and "█·" in lines[2] and all(line.isprintable() for line in lines)
             await s.press("tab")
         assert any("2026-11-25" in line for line in texts(s, "#page-footer"))

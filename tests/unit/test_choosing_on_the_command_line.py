@@ -21,7 +21,7 @@ from messages import lines_of, numbers
 from simnvml import SimulatedNvml
 from table_tests import each_row
 from unit.builders import GIB, box, busy, gpu, recording
-from unit.calling import Call
+from unit.calling import Call, caller
 from unit.simulated_gpus import bridged
 
 TOPOLOGIES = Path(__file__).parents[1] / "data" / "topologies"
@@ -240,3 +240,10 @@ def test_one_device_has_no_unlike_companion(call: Call, words: tuple[str, ...]) 
 def test_devices_of_one_model_are_not_unlike(call: Call, nvml_here: SimulatedNvml) -> None:
     nvml_here.show_box(BOXES["rtx4090"])
     assert "unlike" not in call("pick", "--gpus", "0,3").err
+
+
+def test_the_remedy_for_named_gpus_in_use_does_not_ask_for_fewer(capsys: pytest.CaptureFixture[str]) -> None:
+    for names in ("0", "0,6"):
+        told = caller(capsys)("run", "--demo", "shared", "--gpus", names, "--", "true")
+        assert told.status == 4 and "--wait" in told.err and "fewer" not in told.err
+    assert "fewer" in caller(capsys)("run", "--demo", "shared", "-n", "8", "--", "true").err

@@ -76,7 +76,7 @@ def _numbers(snapshot: Snapshot, keys: tuple[str, ...] | None) -> str | None:
         "not all yet",
         "others are on the rest",
         "others are elsewhere",
-        "not known",
+        "unknown",
     ],
 )
 def test_only_use_of_what_is_not_claimed_is_told(

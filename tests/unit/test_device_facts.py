@@ -106,7 +106,7 @@ def test_a_pcie_link_is_called_down_trained_when_it_is_narrow_or_slow_under_load
 def test_a_temperature_has_its_thresholds_and_is_an_alarm_from_the_first() -> None:
     name = "Power and temperature", "temperature"
     cool = fact(replace(on(), temperature=68), *name)
-    assert cool == Fact("temperature", "68 of 87 °C", more=", off 92")
+    assert cool == Fact("temperature", "68 °C, slows at 87", more=", off at 92")
     assert fact(replace(on(), temperature=87), *name).alarm
     assert fact(replace(on(), temperature=None), *name).text == "–"
 

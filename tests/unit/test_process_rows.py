@@ -14,7 +14,7 @@ from gputui.inventory.claim import Claim
 from gputui.inventory.process import Ancestor, Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.app_state import AppState
-from gputui.tui.process_rows import SORTS, Row, groups, rows
+from gputui.tui.process_rows import SORTS, Form, Row, groups, next_step, rows
 from gputui.tui.views.processes import listed, processes
 from gputui.tui.views.text import Line
 from table_tests import each_row
@@ -314,16 +314,6 @@ def test_commands_are_wrapped_where_all_fit_and_cut_where_not() -> None:
     assert listed(found, 80, 3).items == (0,)
 
 
-def test_where_not_all_fit_the_reason_that_a_device_is_held_is_wrapped_first() -> None:
-    held = replace(gpu(1), memory_used=22 * GIB, memory_free=58 * GIB)
-    state = AppState({}).with_snapshot(box(busy(gpu(0), job(1, command="python " + "word " * 9)), held))
-    found = rows(state)
-    assert [row.pid for row in found] == ["1", ""]
-    height = len(listed(found, 80, 50).items) - 1
-    assert list(listed(found, 80, height).items).count(0) == 1
-    assert list(listed(found, 80, height).items).count(1) > 1
-
-
 def test_where_the_container_has_no_column_it_stands_behind_the_command() -> None:
     found = rows(app_state(job(1, container="docker 3f2a9c01d4e5")))
     assert "WHERE" in texts([listed(found, 130).heading])[0]
@@ -384,3 +374,13 @@ def test_held_memory_is_told_by_the_table_and_has_its_advice_on_the_pages() -> N
     assert (
         "sudo fuser" in rows(state)[0].what and "sudo fuser" in texts(listed(rows(state), 160).lines(0, 1))[0]
     )
+
+
+@pytest.mark.parametrize("form", ["list", "people"])
+def test_from_the_first_minute_an_idle_holder_can_be_asked_in_both_groupings(form: Form) -> None:
+    state = AppState({}, rules=Rules(idle=600))
+    for seconds, asked in ((0, False), (30, False), (70, True)):
+        device = replace(busy(gpu(1), job(2, user="bo", started=0.0)), utilization=0)
+        state = state.with_snapshot(replace(box(device), time=NOW + seconds))
+        steps = [next_step(state, row) for row in rows(state, form=form)]
+        assert [bool(step) for step in steps] == [asked] * len(steps), seconds

@@ -142,12 +142,12 @@ def test_who_has_the_devices_those_first_who_may_be_asked_for_one() -> None:
     assert occupied(there, _1=2400.0, _2=2400.0) == [
         (1, True, ("bo", "2h01m", "idle 40m: ask bo", "python train.py")),
         (3, True, ("lee", "50m", "not in use: ask lee", "")),
-        (0, False, ("mira", "1h", "not known", "python train.py")),
-        (2, False, ("kim", "1m", "not known", "python train.py")),
+        (0, False, ("mira", "1h", "unknown", "python train.py")),
+        (2, False, ("kim", "1m", "unknown", "python train.py")),
     ]
     told = occupied(there)
     assert [(index, hoarded) for index, hoarded, _ in told] == [(3, True), (0, False), (1, False), (2, False)]
-    assert told[2][2][2] in ("", "not known"), "how long it has been idle is not known from one reading"
+    assert told[2][2][2] in ("", "unknown"), "how long it has been idle is not known from one reading"
 
 
 def test_nobody_is_asked_for_their_own_device() -> None:
@@ -157,7 +157,7 @@ def test_nobody_is_asked_for_their_own_device() -> None:
 
 def test_a_claim_by_another_user_than_the_one_who_runs_is_named() -> None:
     there = replace(box(busy(FOUR[0])), claims=(Claim(KEYS[0], "lee", NOW - 60),))
-    assert occupied(there)[0][2][:3] == ("mira", "1h", "not known, claimed by lee")
+    assert occupied(there)[0][2][:3] == ("mira", "1h", "unknown, claimed by lee")
 
 
 def test_a_claimed_device_is_free_when_its_job_ends_whether_or_not_the_job_uses_it() -> None:
@@ -182,7 +182,7 @@ def test_what_cools_down_or_has_a_time_limit_is_expected_at_a_time_and_stays_in_
     assert [each.device.index for each in found.occupied] == [2, 0, 1], "the one that cools down, too"
     assert [texts_of(each, after)[2] for each in found.occupied] == [
         "in 2h at the latest",
-        "not known",
+        "unknown",
         "in 7s",
     ]
 

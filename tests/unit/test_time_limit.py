@@ -275,6 +275,6 @@ def test_what_has_a_limit_comes_before_what_has_none() -> None:
     again = next(column for column in occupied_columns(snapshot) if column.name == "EXPECTED FREE")
     assert [again.text(each) for each in found] == [
         "in 2h10m at the latest, claimed by ana",
-        "not known, claimed by ana",
-        "not known",
+        "unknown, claimed by ana",
+        "unknown",
     ]

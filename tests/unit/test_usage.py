@@ -384,7 +384,7 @@ def test_usage_by_user_device_job_and_day(
         heading, first, *_ = told.out.splitlines()
         names = heading.split("  ")
         assert [name.strip() for name in names if name.strip()] == [
-            *("USER", "GPU-HOURS", "IDLE", "UTIL", "kWh", "PEAK MEM", "WAITED", "█ busy ░ idle · unknown")
+            *("USER", "GPU TIME", "IDLE", "UTIL", "kWh", "PEAK MEM", "WAITED", "█ busy ░ idle · unknown")
         ]
         assert told.status == 0 and first.split()[:6] == ["mira", "2.0h", "30m", "60%", "1.0", "20.0G"]
         # Half of the two hours is busy, a quarter idle, the rest unknown.

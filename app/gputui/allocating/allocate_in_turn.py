@@ -39,7 +39,7 @@ class TurnListener(Listener, Protocol):
 def refuse_elsewhere(source: Source) -> None:
     """Raise RequestError for devices that are not this machine's: nobody gives them back."""
     if source.label:
-        raise RequestError("--wait cannot be used with --demo or --from: nobody gives those devices back")
+        raise RequestError("--wait cannot be used with --demo or --from: those devices never become free")
 
 
 def allocate_in_turn(

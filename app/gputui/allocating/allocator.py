@@ -457,12 +457,14 @@ class Allocator:
             )
         if needing_force and not self.request.force:
             which = "it" if len(needing_force) == 1 else "them"
-            raise NotEnoughError(
+            error = NotEnoughError(
                 f"{'; '.join(needing_force.values())}; --force uses {which} anyway",
                 needing_force,
                 f"{len(needing_force)} named GPUs are not free (--force uses them anyway)",
                 [("", text) for text in needing_force.values()],
             )
+            error.remedy = f"wait for {which} (--wait), or name others (--gpus)"
+            raise error
         for answer, text in found.values():
             self._notice(f"{text}; used because of --force" if answer == "force" else text)
 

@@ -148,7 +148,7 @@ class Report:
         devices = "the selected device" if count == 1 else several
         if self.seen.told_by_driver:
             # The framework numbers its devices as the driver does, but does not identify them.
-            return f"equal: {self._who} sees {count}, and {self.vendor.driver} of its process {devices}"
+            return f"equal: {self._who} sees {count}, and {self.vendor.driver} shows its process {devices}"
         return f"equal: {self._who} sees {devices}"
 
     @property

@@ -92,9 +92,7 @@ def occupied_columns(snapshot: Snapshot) -> tuple[Column[Occupied], ...]:
         Column("USER", _user, most=_MOST_USER),
         _since(lambda each: each.since, snapshot, hoarded),
         # No column moves when another text of the usual length takes the place of one.
-        Column(
-            "EXPECTED FREE", lambda each: free_again(each, snapshot.time) or "not known", hoarded, least=24
-        ),
+        Column("EXPECTED FREE", lambda each: free_again(each, snapshot.time) or "unknown", hoarded, least=24),
         Column("COMMAND", _command, "dim"),
     )
 
@@ -182,7 +180,7 @@ def free_again(each: Occupied, now: float) -> str:
     if asked:
         use += f": ask {printable(each.user or '')}"
     if claim is not None and claim.user != each.user:
-        ends = ends or "not known"
+        ends = ends or "unknown"
         use += f"{', ' * bool(use)}claimed by {person(claim.user, claim.own)}"
     return ", ".join(filter(None, (ends, use)))
 

@@ -10,7 +10,7 @@ from gputui.cli.common import DONE, Call, Parser
 def parser() -> Parser:
     return Parser(
         "agent-skill",
-        "Print how an agent takes a GPU politely: a skill file, in Markdown.",
+        "Print a skill file, in Markdown, that tells an agent how to share GPUs.",
         example="gputui agent-skill > SKILL.md",
     )
 

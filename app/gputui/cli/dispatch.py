@@ -53,7 +53,7 @@ def dispatch(words: list[str]) -> int:
         wrong = error.status == WRONG_CALL
         remedy = _meant(rest, name, command) if wrong else error.remedy
         # Who asks `pick` asks what is free now; who runs something can wait.
-        in_line = name == "run" and bool(error.devices) and remedy == NotEnoughError.remedy
+        in_line = name == "run" and bool(error.devices) and "--wait" in (remedy or "")
         return _failed(error, remedy, as_json, wrong or in_line)
     except KeyboardInterrupt:
         return _failed(_InterruptedError(), None, as_json)

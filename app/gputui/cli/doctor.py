@@ -88,7 +88,7 @@ def findings(environ: Environ) -> Iterator[Finding]:
     if snapshot is not None:
         yield _device_files(snapshot)
     if not in_initial_namespace():
-        told = "processes outside it have no names here; memory that they use, unlisted, is held"
+        told = "processes outside it are not listed here; a device with their memory is shown as held"
         yield Finding("container", True, told)
     yield _claims(environ)
     own, finding = _settings(environ)
@@ -182,12 +182,12 @@ def _confinement(snapshot: Snapshot | None, environ: Environ) -> Finding:
     else:
         why = no_landlock()
     if why is None:
-        return Finding("confinement", True, "a command can open only the devices that it gets")
+        return Finding("confinement", True, "a command can open only its own devices")
     if why is NOT_YET:
         return Finding(
             "confinement",
             False,
-            "commands start unconfined until it is proved here",
+            "until it is proved here, commands start unconfined",
             "`gputui check --confine` proves it",
         )
     return Finding("confinement", False, f"commands start unconfined: {why}")

@@ -70,9 +70,9 @@ def _gigabits(text: str) -> float:
 def parser() -> Parser:
     made = Parser(
         "plan",
-        "Say with which parallelism a model can be trained on these devices, and show the memory of each\n"
-        "and what a step moves over the links, the best strategies first. It is computed from the model's\n"
-        "shape, and nothing is started. --use writes the files of a strategy and prints the launch line.\n"
+        "List the strategies of parallelism with which these devices can train a model, the best first,\n"
+        "with the memory of each and the bytes that a step sends over the links, computed from the model's\n"
+        "shape. Nothing is started. --use writes the files of a strategy and prints the launch line.\n"
         "For a command that serves a model (vLLM, SGLang, Text Generation Inference, llama.cpp): the memory\n"
         "of its weights and of its KV cache, and the requests that fit at once.",
         common="-n --precision --checkpointing --use --all",

@@ -67,17 +67,17 @@ def table_lines(
     meaning = (
         "REQUESTS of the whole context at once, the LONGEST of one"
         if serves
-        else "TIME per step on the links"
+        else "LINKS: communication per step"
     )
     if not whole:
         left_out = len(plan.rows) - len(rows)
         more = f"{left_out} more, all columns" if left_out else "all columns"
-        yield from _indented(f"GiB of each device; {meaning}; --all: {more}", width)
+        yield from _indented(f"GiB per device; {meaning}; --all: {more}", width)
         return
-    yield from _indented(f"GiB of each device; {'' if serves else 'SENT and '}{meaning}", width)
+    yield from _indented(f"GiB per device; {meaning}", width)
     if not serves:
-        yield "  PEAK is what a step needs at its peak beside the other columns: activations, less the GRADS"
-        yield "  that are only made as these are freed (little on one device, more where GRADS is divided)"
+        yield "  PEAK is what a step needs in addition to the other columns: activations, minus the GRADS"
+        yield "  that are allocated while these are freed (little on one device, more where GRADS is divided)"
     for row in plan.rows:
         # (Where it fits, its row has the sentence.)
         if row.name == "dp" and not row.fits:
@@ -137,7 +137,7 @@ _TRAINED = (
     _part("TOTAL", "total"),
     _number("LEFT", lambda row: UNKNOWN if row.margin is None else f"{row.margin / GIB:+.1f}"),
     _number("SENT", lambda row: row.traffic.amount),
-    _number("TIME", lambda row: row.traffic.time),
+    _number("LINKS", lambda row: row.traffic.time),
 )
 _SERVED = (
     _NAME,

@@ -50,7 +50,7 @@ def devices_for_plan(asked: DeviceRequest, subject: Subject) -> PlannedDevices:
     NotEnoughError where the box has too few devices, or where no number is enough for `-n auto`.
     """
     if asked.names == NONE:
-        raise WrongCallError("a plan is for devices: --gpus none means no device")
+        raise WrongCallError("a plan needs devices, and --gpus none names none")
     count, group = asked.count, asked.group or ALL_REDUCE
     candidates = _candidates(asked)
     number = len(candidates.selected) or count

@@ -64,7 +64,7 @@ def _output(name: str) -> Iterator[BinaryIO]:
     file = Path(name)
     try:
         if file.is_file() and file.stat().st_size:
-            raise WrongCallError(f"{name!r} has something already: remove it, or record to another file")
+            raise WrongCallError(f"{name!r} is not empty: remove it, or record to another file")
         with open_result(file) as stream:
             yield stream
     except OSError as error:

@@ -8,7 +8,7 @@ SUBCOMMANDS: dict[str, str] = {
     "people": "list users: who uses which devices, and for how long",
     "usage": "list who held and used the devices over the last days",
     "pick": "print the best free devices, in order",
-    "plan": "show which parallelism a model fits with, and write its files",
+    "plan": "show the parallelism with which a model fits, and write its files",
     "run": "start a command on the best free devices",
     "export": "write the launch for a shell, docker, Slurm, VS Code, …",
     "check": "verify which devices the command's Python will see",
@@ -23,7 +23,7 @@ SUBCOMMANDS: dict[str, str] = {
     "doctor": "find what is wrong here, and how to fix it",
     "config": "show the settings and where they come from, or write a file",
     "mcp": "serve agents: the Model Context Protocol",
-    "agent-skill": "print how an agent takes a GPU politely, for its skills",
+    "agent-skill": "print a skill file that tells an agent how to share GPUs",
     "docs": "list or read the pages of documentation",
     "completion": "print a completion script for bash, zsh, fish or tcsh",
 }

@@ -55,7 +55,7 @@ USAGE = Document(
 def parser() -> Parser:
     made = Parser(
         "usage",
-        "List who held and used the devices over the last days: GPU-hours, energy (kWh), time in line. Every"
+        "List who held and used the devices over the last days: GPU time, energy (kWh), time in line. Every"
         " open screen, running job and `gputui record --daemon` records this; other time is not counted.",
         common="--since --by --json --hosts --demo",
         example="gputui usage --since 30d --by device",

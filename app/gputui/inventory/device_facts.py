@@ -169,8 +169,9 @@ def _temperature(device: Device, t: Telemetry) -> Fact:
 
 def _heat(name: str, heat: int, limit: int | None, end: int | None = None) -> Fact:
     """A temperature; `limit` is where the driver lowers the clocks, `end` where it turns the GPU off."""
-    off = "" if end is None else f", off {end}"
-    return Fact(name, _of(heat, limit, "°C"), alarm=limit is not None and heat >= limit, more=off)
+    off = "" if end is None else f", off at {end}"
+    text = f"{heat} °C" if limit is None else f"{heat} °C, slows at {limit}"
+    return Fact(name, text, alarm=limit is not None and heat >= limit, more=off)
 
 
 def _memory_and_fan(t: Telemetry) -> Fact:

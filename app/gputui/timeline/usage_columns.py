@@ -15,14 +15,14 @@ _WIDEST_BAR = 32
 _HELD = 512 * MIB
 """More memory in use than on a free device, by the default rules."""
 _LEGEND, _UNKNOWN = "█ busy ░ idle", " · unknown"
-_NOBODY = {"user": "no user", "job": "no job", "device": "in line"}
+_NOBODY = {"user": "nobody", "job": "no job", "device": "in line"}
 
 
 def usage_columns(
     by: str, rows: Sequence[Row], labels: Mapping[str, str], width: int | None
 ) -> list[Column[Row]]:
     """The columns of rows by one of `BY` in `width` cells (None: any number). Where there is room for its
-    legend, the last one is a bar: the GPU-hours, busy, idle, and unknown."""
+    legend, the last one is a bar: the GPU time, busy, idle, and unknown."""
 
     def named(name: str) -> Column[Row]:
         none = _NOBODY.get(name, UNKNOWN)
@@ -34,7 +34,7 @@ def usage_columns(
 
     columns = [
         *map(named, BY[by]),
-        Column("GPU-HOURS", lambda row: _time(row[1].held), right=True),
+        Column("GPU TIME", lambda row: _time(row[1].held), right=True),
         figure("IDLE", lambda each: _time(each.idle) if each.busy + each.idle else UNKNOWN),
         figure("UTIL", lambda each: number(each.utilization, "%")),
         Column("kWh", lambda row: _kilowatt_hours(row[1]), right=True),
@@ -53,7 +53,8 @@ def usage_columns(
         if not row[1].held:
             if by == "device" and row[1].peak > _HELD:
                 return "held, no visible process"
-            return "not in use" if row[1].energy_known else ""
+            unused = "not in use" if "user" not in row[0] else "unused GPUs"
+            return unused if row[1].energy_known else ""
         held, busy, rest = (
             round(cells * _rounded(seconds) / _rounded(most))
             for seconds in (row[1].held, row[1].busy, row[1].busy + row[1].idle)

@@ -792,9 +792,14 @@ class AppState:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What the user should know before a start on the selected devices, the most serious first: not free,
-        an order that can give wrong results, unlike devices, the queue, limits, not real."""
-        found = []
+        """What the user should know before a start on the selected devices, the most serious first: no such
+        program, not free, an order that can give wrong results, unlike devices, the queue, limits, not
+        real."""
+        found: list[str] = []
+        if self.options.command and self.selection.decided and not self.is_example:
+            from gputui.launching.start import missing_program
+
+            found += filter(None, (missing_program(self.launch, self.environ),))
         not_free = [device for device in self.selected if not self.verdicts[device.key].free]
         if len(not_free) <= 2:
             for device in not_free:

@@ -29,8 +29,9 @@ from gputui.vendors.visibility import Confine
 
 Kind = Literal["choice", "switch", "text"]
 
-ENVIRONMENT = "environment"
-"""The section of the rows of variables."""
+ENVIRONMENT, EXPERT = "environment", "expert settings"
+"""The sections of the user's own variables, and of what few launches need."""
+_USUAL = ("launcher", "processes", "python", "directory")
 _CONFINE = Settings().confine
 NEW = "new variable"
 """The id of the row that adds a variable."""
@@ -68,8 +69,11 @@ class Row:
 
 
 def rows(app_state: AppState, confine: Confine = _CONFINE) -> tuple[Row, ...]:
-    """The rows of the page, options first. `confine` is the value of the settings."""
-    return (*_settings(app_state, confine), *_variables(app_state))
+    """The rows of the page, those that most launches need first. `confine` is the value of the settings."""
+    settings, (own, offered) = _settings(app_state, confine), _variables(app_state)
+    usual = [row for row in settings if row.id in _USUAL]
+    expert = [row for row in settings if row.id not in _USUAL]
+    return (*usual, *own, *(replace(row, section=EXPERT) for row in (*expert, *offered)))
 
 
 def _settings(app_state: AppState, confine: Confine) -> list[Row]:
@@ -104,8 +108,9 @@ def _settings(app_state: AppState, confine: Confine) -> list[Row]:
     return found
 
 
-def _variables(app_state: AppState) -> list[Row]:
-    """A row for each variable that is set or offered, and one row to add another."""
+def _variables(app_state: AppState) -> tuple[list[Row], list[Row]]:
+    """A row for each variable of the user's own, with one row to add another; and one for each that is
+    offered."""
     given = dict(app_state.options.additions)
     offered = {hint.name: hint for hint in hints(app_state.snapshot, app_state.selected)}
     found = []
@@ -116,7 +121,9 @@ def _variables(app_state: AppState) -> list[Row]:
         found.append(
             Row(f"env {name}", name, value, about, "switch", name in given, value, ENVIRONMENT, box=True)
         )
-    return [*found, Row(NEW, "another …", "", "type NAME=VALUE", "text", section=ENVIRONMENT, box=True)]
+    another = Row(NEW, "another …", "", "type NAME=VALUE", "text", section=ENVIRONMENT, box=True)
+    own = [row for row in found if row.label not in offered]
+    return [*own, another], found[len(own) :]
 
 
 def changed(app_state: AppState, row: Row, value: Any) -> AppState:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
+from gputui.choosing.idleness import is_worth_saying
 from gputui.choosing.people import Person, of_nobody, people
 from gputui.choosing.verdict_text import idle_text, job_claimed_and_runs_on, reason, user_name
 from gputui.inventory.device import Device
@@ -46,8 +47,7 @@ class Row:
 
     `state` says that nobody uses the device ("idle 2h", `idle`; or not yet long, "0% for 3m"), or why it is
     not free without a process. `what` is
-    the command, without one the reason for the state; `short` is a command without the path of its program;
-    for a person, the devices in words.
+    the command, without one the reason for the state; `short` is a command without the path of its program.
     `depth` is the indentation in a tree; `amount` is the memory in bytes, 0 where it is not known.
     """
 
@@ -123,11 +123,8 @@ def _people(app_state: AppState, sort: str, wanted: str) -> Iterator[Row]:
 
 def _person(app_state: AppState, found: Person) -> list[Row]:
     snapshot, now = app_state.box, app_state.box.time
-    labels = [snapshot.label(holding.device) for holding in found.holdings]
     uses = [job_claimed_and_runs_on(use, snapshot) for use in found.unclaimed_uses]
-    in_words = [gpus(labels)] if labels else []
-    if found.claims:
-        in_words.append(f"{gpus([*map(snapshot.label, found.claims)])} claimed without a process")
+    what = "; ".join(uses) + by(", ".join(found.clients))
     heading = Row(
         "",
         "",
@@ -135,8 +132,8 @@ def _person(app_state: AppState, found: Person) -> list[Row]:
         size(found.memory or None),
         age(found.since, now),
         "",
-        "; ".join(uses) + by(", ".join(found.clients)),
-        "; ".join([*in_words, *uses]),
+        what,
+        what,
         amount=found.memory or 0,
         person=found,
     )
@@ -161,7 +158,13 @@ def next_step(app_state: AppState, row: Row) -> str:
     """How to get the idle devices of another person: "ask bo; or select GPU 6 on the main screen: w waits for
     it"; "" where none of the row is idle."""
     owner = row.person or row.process
-    idle = [each.device.key for each in row.person.idle] if row.person else [row.key] if row.idle else []
+    idle = [row.key] if row.process and row.state else []
+    if row.person is not None:
+        idle = [
+            each.device.key
+            for each in row.person.holdings
+            if is_worth_saying(each.idle, app_state.rules.idle)
+        ]
     if owner is None or owner.own or not idle:
         return ""
     snapshot, keymap = app_state.box, app_state.screen.keymap

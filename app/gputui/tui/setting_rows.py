@@ -63,7 +63,7 @@ def rows(
             "theme",
             "theme",
             screen.theme or default_theme(app_state.environ),
-            "colours",
+            "the colours; ansi: the terminal's own",
             "choice",
             screen.theme is not None,
             choices=THEME_NAMES,

@@ -114,9 +114,7 @@ def when_confined(
     in_background("confine", work)
 
 
-_PROVING = (
-    "proving that a confined command sees its own devices only: the driver is asked, once after each boot …"
-)
+_PROVING = "verifying that a confined command sees its own devices only, once after each boot …"
 
 
 def run_and_return(

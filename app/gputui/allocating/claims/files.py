@@ -219,7 +219,7 @@ def listed(environ: Environ, keys: Iterable[str] = ()) -> Listing:
             told.append(f"claims cannot be read: {place.folder}: {error.strerror}")
     files = [*own, *chain(*_shared(others, keys, unread).values())]
     if unread:
-        problems.ignored.append("too many records: devices of those that are not read count as claimed")
+        problems.ignored.append("too many records: the devices of those that were not read count as claimed")
     records, tickets = ([Found(*each) for each in files if each[0].endswith(end)] for end in (RECORD, TICKET))
     return Listing(records, tickets, unread, problems, keys)
 

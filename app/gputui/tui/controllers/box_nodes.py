@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-_ONLY_HERE = "auto is for this machine: type a number"
+_ONLY_HERE = "auto works on this machine only: type a number"
 _LIST = "LIST"
 """Shown in place of the devices while none are selected, as in the help of `gputui run`."""
 _OF_A_CALL = ("run", "return", "detach", "copy")

@@ -568,7 +568,7 @@ class LaunchController:
             keys.insert(0, ("⏎", "yes"))
         except GroupingError as error:
             prompt = str(error)
-        other = "or type another number of devices"
+        other = "or type a number, to wait for that many of any GPUs"
         line = LineScreen(
             prompt, "", other, lambda typed: question(typed) and None, explain=question, keys=keys
         )

@@ -40,8 +40,9 @@ class PlanController:
         """Open the plan page for the current command."""
         from gputui.tui.screens.plan import PlanScreen
 
-        self.read(self._view.redraw_page)
-        self._view.open(PlanScreen(self._view, self))
+        screen = PlanScreen(self._view, self)
+        self._view.open(screen)
+        self.read(screen.model_is_read)
 
     def cancel(self) -> None:
         """Ignore the result of the reading in progress: the screen closes."""
@@ -103,7 +104,7 @@ class PlanController:
 
     def select_enough(self) -> None:
         """Select the fewest of the best free devices that hold the model that the command trains."""
-        self._view.show_message("looking for as many devices as the model needs …", kind="passing")
+        self._view.show_message("finding how many devices the model needs …", kind="passing")
         self.read(self._look_for_enough)
 
     def _look_for_enough(self) -> None:

@@ -142,7 +142,8 @@ class SelectionController:
         self._divided = gpu
         name, label = (app_state.box.label(each) for each in (gpu, first))
         words = f"GPU {name} is divided into MIG instances: space selects {label}"
-        self._view.show_message(f"{words}, as {gpu.index} {first.index} in one go does", kind="passing")
+        words = f"{words}; so does {gpu.index} {first.index}, typed quickly"
+        self._view.show_message(words, kind="passing")
         self._stop_timer = self.after(SECOND_DIGIT, self._digits_in_time)
 
     def _toggle_instance(self, gpu: Device, index: int) -> None:
@@ -280,11 +281,13 @@ class SelectionController:
         before = self._app_state
         restored = before.restored()
         if restored is None:
-            self._view.show_message("no selection has been cleared, and no plan was used", "warn")
+            self._view.show_message(
+                "nothing to restore: no selection was cleared, and no plan was used", "warn"
+            )
             return
         self._view.set_app_state(restored)
         if restored.options != before.options:
-            self._view.show_message("the command of before the plan is back; the plan's files stay")
+            self._view.show_message("the command from before the plan is back; the plan's files stay")
 
     def cpu_only(self) -> None:
         self._view.set_app_state(self._app_state.cpu_only())

@@ -107,7 +107,8 @@ class SlurmNodes(Nodes[Launch]):
         errors = [each for each in (self._error, *(cluster.errors if cluster else ())) if each]
         rows = [place_node(each) for each in self._places]
         if cluster is None:
-            note = (printable(self._error), "lost") if self._error else ("asking", "dim")
+            reason = self._error.partition(" (")[0]
+            note = (printable(reason), "lost") if reason else ("asking", "dim")
             return [Node(_SLURM, "  Slurm", note=note)]
         if not any(each.most for each in every):
             errors.append("no node has devices")
@@ -196,7 +197,7 @@ class SlurmNodes(Nodes[Launch]):
                 self.view.redraw_page()
 
         now = ",".join(map(str, self._order or range(count)))
-        prompt = "which of the devices that Slurm selects comes first, second, …"
+        prompt = "the order of the devices that Slurm selects"
         self.view.open(LineScreen(prompt, now, "1,0", wrong), answered)
 
     # The launch
@@ -205,7 +206,7 @@ class SlurmNodes(Nodes[Launch]):
         """The launch of the command at the cursor's place, or why there is none; and notes on it."""
         cluster, place, options = self._cluster, self._place, self.view.app_state.options
         if cluster is None or place is None:
-            return "there is no place at the cursor", []
+            return "there is no node or partition at the cursor", []
         if not options.command:
             return NO_COMMAND, []
         own = default_vendor().visibility.names
@@ -224,8 +225,8 @@ class SlurmNodes(Nodes[Launch]):
 
     def launch(self, width: int, room: int) -> list[Line]:
         if self._place is None:
-            # The row itself may have too little room for the reason.
-            return told_lines(self._error, "lost", width) if self._error else []
+            # The row has the reason, in brief.
+            return told_lines(self._error.partition(" (")[2].replace(")", "", 1), "lost", width)
         made, notes = self._made()
         count, order = self._devices, self._order
         ordered = f", in the order {','.join(map(str, order))}" if order else ""

@@ -68,7 +68,7 @@ class ExportScreen(ListPage):
         return [
             title("export", width),
             *visible,
-            title(self._form, width, f"▼ {below}" if below else ""),
+            title(self._form, width, f"▼ {below} more" if below else ""),
             *shown,
         ]
 

@@ -14,7 +14,7 @@ class HelpScreen(Page):
     of_page  the keys of the page that the help was opened on: they come first, then those of the main screen
     """
 
-    FILTER_PROMPT = "a key, or words of what it does"
+    FILTER_PROMPT = "a key, or words that describe what it does"
     BINDINGS = [
         FILTER,
         hidden("question_mark,f1,enter", "leave", "Close the help"),

@@ -23,7 +23,7 @@ from gputui.tui.views.text import ItemLines, Line, clip
 _ENTER = "Box: its devices, or connect. Device: as r. Slurm: srun or sbatch"
 _SPACE = "Box: expand or collapse. Device: select or deselect"
 _NUMBER = "Box: select its GPU of that number. Slurm: so many devices"
-_RUN = "Run the command there, followed in this terminal, and come back"
+_RUN = "Run the command there, watch it in this terminal, and come back"
 _ANSWERS_SEEN_WITHIN = 0.2
 """Seconds until the first answer of a box is shown; later answers are shown every second."""
 _OTHER_LINES = 3

@@ -100,7 +100,7 @@ class Entry(NamedTuple):
 def choice_entry(word: str, label: str, choice: str, about: str, chosen: bool, run: Then) -> Entry:
     """An entry that takes one choice of the action with this word."""
     name, asked = f"{label} {choice}", f"{word} {choice}"
-    return Entry(f":{asked}", name, "now" if chosen else about, (word, name, asked), "", run, chosen)
+    return Entry(f":{asked}", about, "now" if chosen else "", (word, name, asked), name, run, chosen)
 
 
 def page_keys(bindings: Sequence[Binding]) -> Hints:
@@ -392,7 +392,7 @@ class ListPage(Page):
         self.cursor = self.below = 0
         self.key: Hashable | None = None
         self.beyond = ""
-        """The filter, and how many lines are above and below those of `window`: "▲ 3 ▼ 12"."""
+        """The filter, and how many lines are above and below those of `window`: "▲ 3 more ▼ 12 more"."""
         self._listed: Sequence[int] = range(0)
         """The places of the items that the filter leaves."""
         self._items: list[int | None] = []
@@ -472,7 +472,7 @@ class ListPage(Page):
         self.step = max(1, room - 1)
         hidden = (("▲", self.top), ("▼", len(lines) - self.top - room))
         only = [f"with “{self.filter}”"] if self.filter else []
-        self.beyond = " ".join([*only, *(f"{mark} {count}" for mark, count in hidden if count > 0)])
+        self.beyond = " ".join([*only, *(f"{mark} {count} more" for mark, count in hidden if count > 0)])
         self.lay_out(items[self.top : self.top + room], above)
         return self.pointed(lines[self.top : self.top + room], above)
 

@@ -28,7 +28,7 @@ _WORDS = re.compile(r"[^\W_]+(?:[.-]\w+)*|[^\w\s]+")
 _LISTED: dict[str, tuple[str, ...]] = {
     "select": ("ask", "cpu"),
     "launch": ("launch_page", "plan", "export", "check"),
-    "look": ("people", "queue", "usage", "timelines", "experiments", "nodes"),
+    "look": ("processes", "queue", "usage", "timelines", "experiments", "nodes"),
     "settings": ("settings",),
 }
 """The actions that are listed before anything is typed. Others have a key, or are found by their words."""
@@ -36,11 +36,14 @@ _LISTED: dict[str, tuple[str, ...]] = {
 _CHOSEN = ("sort", "theme", "order", "launcher", "ids")
 """Actions in whose place their choices are listed."""
 
+_BY_PERSON = ("people", "idle", "held")
+"""Words that open the processes by person."""
+
 _ALSO_NAMED = {
     "detach": ("background",),
     "launches": ("history", "recent"),
     "nodes": ("slurm",),
-    "people": ("idle", "held"),
+    "processes": _BY_PERSON,
     "return": ("return",),
 }
 """Further words that find an action before all others."""
@@ -48,8 +51,8 @@ _ALSO_NAMED = {
 _ACTING = ("launch", "detach", "return", "stop", "quit")
 """Actions that start or end something at once: only their own name finds them before others."""
 
-_LEFT_OUT = ("palette", "up", "down", "first", "last", "page_up", "page_down", *_CHOSEN)
-"""These, and actions that nobody looks for by words."""
+_LEFT_OUT = ("palette", "up", "down", "first", "last", "page_up", "page_down", "people", *_CHOSEN)
+"""These, actions that nobody looks for by words, and `people`, whose words find the processes."""
 
 
 class PaletteScreen(ListPage):
@@ -81,6 +84,7 @@ class PaletteScreen(ListPage):
             for action in ACTIONS
             if action.id not in _LEFT_OUT
         }
+        actions["processes"] = actions["processes"]._replace(run=self._processes)
         self._entries = [*here, *self._choices(), *actions.values()]
         self._unfiltered = {"this page": here}
         for group, ids in _LISTED.items():
@@ -104,6 +108,12 @@ class PaletteScreen(ListPage):
                 run = partial(change, row, choice)
                 word = BY_ID[row.id].query
                 yield choice_entry(word, row.label, choice, row.about, choice == row.value, run)
+
+    def _processes(self) -> None:
+        """Open the processes, by person where the typed word asks for that."""
+        query = self._query
+        asked = any(word.startswith(query) for word in _BY_PERSON) and not "processes".startswith(query)
+        self.view.choose("people" if asked else "processes")
 
     def _put(self, order: Order) -> None:
         """Put the selected devices in this order."""
@@ -150,7 +160,7 @@ class PaletteScreen(ListPage):
         self._type(self._typed[:-letters])
 
     def item_keys(self) -> Sequence[Hashable]:
-        return [entry.title for entry in self._found]
+        return [(entry.keys, entry.title) for entry in self._found]
 
     def head(self, width: int) -> Line:
         return title("commands", width, self.beyond)

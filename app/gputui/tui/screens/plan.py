@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 from gputui.inventory.formatting import gpus, is_digits, printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.compose import refusal
+from gputui.launching.launch import Launch
 from gputui.launching.launch_options import AUTO
+from gputui.launching.launchers import LAUNCHERS
 from gputui.launching.planned import FilesDifferError, Prepared, differing, prepared, write
 from gputui.launching.shell_words import command_line
+from gputui.launching.start import missing_program
 from gputui.planning.devices import Candidates, PlannedDevices
 from gputui.planning.files import FOLDER, RecipeError, recipe_of
 from gputui.planning.model import PlanningError
@@ -127,6 +130,25 @@ class PlanScreen(ListPage):
         options, host = app_state.options, app_state.host_environment
         return refusal(options, len(found.devices), app_state.environ, host, intent=app_state.intent) or ""
 
+    def _lacks(self, row: Row) -> str:
+        """The message that the launcher of a strategy is not installed; "" where it is."""
+        if row.serving is not None or not self.app_state.options.command:
+            return ""
+        try:
+            options = self._prepared(row).options
+        except RecipeError:
+            # Enter says why.
+            return ""
+        launch = Launch(options.command, tuple(options.additions), options.directory)
+        started = options.command[0] in LAUNCHERS
+        return (missing_program(launch, self.app_state.environ) or "") if started else ""
+
+    def model_is_read(self) -> None:
+        """Draw the plan; where nothing names a model, ask for it."""
+        self.draw()
+        if not self._request.name and self.app.screen is self:
+            self.action_model()
+
     def item_keys(self) -> Sequence[Hashable]:
         self._make()
         return [row.name for row in self._plan.rows] if self._plan else []
@@ -173,7 +195,7 @@ class PlanScreen(ListPage):
         visible = self.window(listing, range(len(listing)), room, above=len(head))
         below = len(listing) - self.top - len(visible)
         left = height - len(head) - len(visible) - len(between)
-        detail = view_of_plan.detail(row, made, below, width, left)
+        detail = view_of_plan.detail(row, made, below, width, left, self._lacks(row))
         return [*head, *visible, *between, *detail][:height]
 
     # Key actions
@@ -225,7 +247,7 @@ class PlanScreen(ListPage):
             if isinstance(devices_for(app_state, count), PlannedDevices):
                 self._set(replace(self._request, count=count))
                 return
-        self.show_message(f"{now} is the {'largest' if by > 0 else 'least'} number here")
+        self.show_message(f"{now} is the {'largest' if by > 0 else 'smallest'} number here")
 
     @property
     def _number(self) -> int:
@@ -284,11 +306,13 @@ class PlanScreen(ListPage):
         answered: Callable[[str], None],
         example: str = "",
     ) -> None:
-        """Ask for a line; an empty one changes nothing."""
+        """Ask for a line; an empty one changes nothing. Without a model, there is no page to go back to."""
 
         def given(line: str | None) -> None:
             if line and line.strip():
                 answered(line.strip())
+            elif not self._request.name:
+                self.dismiss()
 
         self.app.push_screen(LineScreen(prompt, value, example, check), given)
 
@@ -296,7 +320,7 @@ class PlanScreen(ListPage):
         """Plan for the fewest devices that hold the model; show a message where no number is enough."""
         count = fewest_for(self._request, self.app_state)
         if count is None:
-            self.show_message("the GPUs here are not enough")
+            self.show_message("all GPUs of this box together are not enough for the model")
         else:
             self._set(replace(self._request, count=count))
 
@@ -304,6 +328,8 @@ class PlanScreen(ListPage):
         """Put the strategy at the cursor and its devices on the launch line, with its files, after a yes."""
         row, found = self._row, self._found
         if row is None or isinstance(found, str):
+            if self._request.model is None and not self._controller.reading:
+                self.action_model()
             return
         if not self.app_state.options.command:
             self.show_message("no command yet: press e on the main screen to type one")

@@ -10,23 +10,23 @@ from gputui.tui.main_view import MainView
 from gputui.tui.process_rows import SORTS, Form, Row, next_step, rows
 from gputui.tui.screens.page import FILTER, shown
 from gputui.tui.screens.process_list import END, ProcessListPage
-from gputui.tui.views.processes import listed
+from gputui.tui.views.processes import Listing, listed
 from gputui.tui.views.table import why_no_rows
 from gputui.tui.views.text import Line, title, told_lines
 
 
 class ProcessesScreen(ProcessListPage):
-    """The people open it by person."""
+    """Its other opening, `:people`, is by person."""
 
     BINDINGS = [
         FILTER,
         shown("s", "sort", "sort", about="Next order: " + ", ".join(SORTS)),
         shown("tab", "show_as('trees')", "tree", about="As trees of parent processes"),
         shown("tab", "show_list('trees')", "list", about="As a list again"),
-        shown("P", "show_as('people')", "people", about="By person"),
-        shown("P", "show_list('people')", "list", about="As a list again"),
+        shown("P", "show_as('people')", "by person", about="By person, who is idle first"),
+        shown("P", "show_list('people')", "by device", about="By device again"),
         END,
-        shown("enter", "user", "only this user", "⏎", "Only the processes of the user at the cursor"),
+        shown("enter", "user", "this user", "⏎", "Only the processes of the user at the cursor"),
     ]
 
     FILTER_PROMPT = "a user, a word of the command, a pid, a container, “gpu 3” (empty: all)"
@@ -36,6 +36,7 @@ class ProcessesScreen(ProcessListPage):
         self._sort, self._form = SORTS[0], form
         self._visible: tuple[Row, ...] = ()
         self._made: tuple[AppState, tuple[str, str, Form], tuple[Row, ...]] | None = None
+        self._drawn: tuple[tuple[Row, ...], int, Listing] | None = None
         if form != "people":
             # Who may be asked for a device is at the top of the people.
             here = view.app_state.cursor
@@ -69,19 +70,27 @@ class ProcessesScreen(ProcessListPage):
         row = self.row
         if row is None:
             return []
-        # The whole text of the row under the cursor: the list may have cut it. A person has devices.
-        name = "devices" if row.person else "command" if row.pid else row.state
-        text = row.short if row.person else row.what
-        step = next_step(self.app_state, row) if self._form == "people" else ""
-        told = [line for each in (text, step) if each for line in told_lines(each, "dim", width)[:3]]
-        return [title(name, width), *told]
+        # What the row does not show: the rest of a command that is cut, the path of its program.
+        line = self._listing(width).lines(self.cursor, self.cursor + 1)[0]
+        whole = row.what == row.short and not line[-1][0].endswith("…")
+        text = "" if whole else row.what
+        name = "command" if text and row.pid else row.state or row.user
+        texts = filter(None, (text, next_step(self.app_state, row)))
+        told = [line for each in texts for line in told_lines(each, "dim", width)[:3]]
+        return [title(name, width), *told] if told else []
+
+    def _listing(self, width: int) -> Listing:
+        made = self._drawn
+        if made is None or made[0] is not self.rows or made[1] != width:
+            made = self._drawn = self.rows, width, listed(self.rows, width)
+        return made[2]
 
     def lines(self, width: int, height: int) -> list[Line]:
         if not self.rows:
             self._visible = ()
             return [self._head(width), *told_lines(self._none(), "dim", width)]
         room = max(1, height - 2)
-        listing = listed(self.rows, width, room)
+        listing = self._listing(width)
         visible = self.part(listing, room, above=2)
         seen = listing.items[self.top : self.top + room]
         self._visible = tuple(self.rows[place] for place in dict.fromkeys(seen))
@@ -99,11 +108,11 @@ class ProcessesScreen(ProcessListPage):
         people = sum(row.person is not None for row in self.rows)
         by_person = self._form == "people"
         how = [
-            f"{people} on this box" if people else "",
+            f"{people} {'person' if people == 1 else 'people'}" if people else "",
             f"by {self._sort}" if not by_person or self._sort != SORTS[0] else "",
             self.beyond if self.rows else "",
         ]
-        return title("people" if by_person else "processes", width, ", ".join(filter(None, how)))
+        return title("processes by person" if by_person else "processes", width, ", ".join(filter(None, how)))
 
     # Key actions
 

@@ -69,7 +69,7 @@ class SettingsScreen(OptionsPage):
             return "nothing to show now"
         if not panel.narrow and width < WIDE:
             return f"needs a terminal of {WIDE} columns"
-        return "only if lines are left over" if panel.spare else ""
+        return "only where lines are free" if panel.spare else ""
 
     # Painting
 

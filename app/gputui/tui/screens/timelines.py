@@ -40,7 +40,7 @@ class TimelinesScreen(Page):
     BINDINGS = [
         shown("plus,equals_sign", "zoom(-1)", "zoom", "+/-", "A shorter span"),
         hidden("minus", "zoom(1)", "A longer span"),
-        shown("left", "moment(-1)", "moment", "←→", "One column earlier: read the values there"),
+        shown("left", "moment(-1)", "moment", "←→", "Read the values one column earlier"),
         hidden("right", "moment(1)", "One column later"),
         hidden("shift+left", "moment(-10)", "Ten columns earlier"),
         hidden("shift+right", "moment(10)", "Ten columns later"),
@@ -76,12 +76,12 @@ class TimelinesScreen(Page):
         return [head, *(drawn or told_lines(why, "dim", width))]
 
     def _in_title(self) -> list[str]:
-        """The selected moment, the metrics, the filter and the span, the most informative first."""
+        """The selected moment, the span, the metrics and the filter, the most informative first."""
         frame, moment = self._frame, self._moment
         return [
             f"at {clock(frame.span, moment)}" if frame is not None and moment is not None else "",
-            ", ".join(frame.metrics) if frame is not None else "",
             f"last {zoom_name(self._zoom)}{MEANS if frame is not None and frame.averaged else ''}",
+            ", ".join(frame.metrics) if frame is not None else "",
             "" if self._one else filter_in_title(self.app_state),
         ]
 

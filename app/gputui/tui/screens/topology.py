@@ -26,7 +26,17 @@ from gputui.tui.views.columns import STATE
 from gputui.tui.views.matrix import Layout, heading_height, legend, matrix, matrix_rows, near
 from gputui.tui.views.selection import selection_lines
 from gputui.tui.views.table import state_of, why_no_rows
-from gputui.tui.views.text import Line, clip, padded, table_lines, title, told_lines, width_of
+from gputui.tui.views.text import (
+    Line,
+    cells_of,
+    clip,
+    padded,
+    shorten,
+    table_lines,
+    title,
+    told_lines,
+    width_of,
+)
 from gputui.tui.views.topology_tree import tree_lines
 
 _NO_PLACE = ("down", "up", "first", "last", "sort", "filter")
@@ -113,8 +123,8 @@ class TopologyScreen(ListPage):
             return [clip(((" too small: needs 60×15", "warn"),), width)]
         room = max(1, height - above)
         drawn = matrix(app_state, layout, 0, len(rows), self._column)
-        for beside in _facts_of_rows(app_state, rows):
-            left = width - width_of(drawn[-1])
+        left = width - width_of(drawn[-1])
+        for beside in _facts_of_rows(app_state, rows, left):
             if max(map(width_of, beside)) <= left or (len(beside[0]) <= 2 and left >= _LEAST_STATE):
                 drawn[above - 2 :] = [
                     (*padded(line, width_of(drawn[-1])), *clip(facts, left))
@@ -142,7 +152,7 @@ class TopologyScreen(ListPage):
 
     def _nothing(self, width: int) -> list[Line]:
         app_state = self.app_state
-        why = "no reading of the links yet" if app_state.box.devices else why_no_rows(app_state)
+        why = "the links have not been read yet" if app_state.box.devices else why_no_rows(app_state)
         return told_lines(why, "dim", width)
 
     def _tree(self, app_state: AppState, width: int, height: int) -> list[Line]:
@@ -234,20 +244,24 @@ class TopologyScreen(ListPage):
         self.action_perform("select")
 
 
-def _facts_of_rows(app_state: AppState, rows: Sequence[Device]) -> Iterator[list[Line]]:
+def _facts_of_rows(app_state: AppState, rows: Sequence[Device], room: int) -> Iterator[list[Line]]:
     """What is beside the rows of the matrix, as in `nvidia-smi topo -m`, after the state: all of it, then
-    without the last facts."""
+    without the last facts. A state that is too long for `room` cells loses whole words."""
     topology, position = app_state.box.topology, app_state.box.position
 
     def cpus(device: Device) -> str:
         near = topology.localities[position[device.key]].cpus if topology else None
         return ranges(near) if near else UNKNOWN
 
+    def state(device: Device) -> str:
+        text = state_of(app_state, device)[1]
+        return text if cells_of(text) < room - 1 else shorten(text.partition(",")[0], room - 2)
+
     def look(device: Device) -> str:
         return state_of(app_state, device)[2]
 
     columns = [
-        Column("STATE", lambda device: state_of(app_state, device)[1], look, least=STATE, most=STATE),
+        Column("STATE", state, look, least=STATE, most=STATE),
         Column("NUMA", lambda device: number(device.numa_node), "dim", right=True, optional=True),
         Column("CPU AFFINITY", cpus, "dim", optional=True),
     ]
@@ -259,7 +273,7 @@ def _link_facts(app_state: AppState, one: Device, other: Device) -> str:
     snapshot = app_state.box
     link, pcie, access = (ask(one, other) for ask in (snapshot.link, snapshot.pcie_class, snapshot.peer))
     if link is None:
-        return "not known"
+        return "unknown"
     carries = bandwidth(snapshot, one, other)
     parts = [link]
     found = app_state.measured.get((one.key, other.key))

@@ -24,7 +24,7 @@ class UsageScreen(ListPage):
 
     BINDINGS = [
         FILTER,
-        shown("tab", "by", "sum by", about="By person, device, job or day"),
+        shown("tab", "by", "sum by", about="Sum by person, device, job or day"),
         shown("right", "days(1)", "days", "←→", "More days: 1, 7, 30 or 365"),
         hidden("left", "days(-1)", "Fewer days"),
     ]

@@ -40,7 +40,8 @@ def _device_lines(report: Report, number: int, each: Comparison) -> Iterator[Lin
         (printable(facts), ""),
     )
     # The sign says that it is equal, as the conclusion does.
-    yield (*head, ("" if each.state == "equal" else printable(each.verdict), style))
+    verdict = each.verdict if each.seen is not None else "missing: the command's Python does not see it"
+    yield (*head, ("" if each.state == "equal" else printable(verdict), style))
     uuid = (seen.uuid if seen else None) or (device.uuid if device else None)
     if uuid:
-        yield ((f"           {printable(uuid)}{'' if seen else ', as selected'}", "dim"),)
+        yield ((f"           {'' if seen else 'selected: '}{printable(uuid)}", "dim"),)

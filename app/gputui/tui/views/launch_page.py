@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gputui.inventory.formatting import printable
 from gputui.launching.history import PastLaunch, launch_columns
-from gputui.tui.option_rows import ENVIRONMENT, NEW, Row
+from gputui.tui.option_rows import NEW, Row
 from gputui.tui.views.text import ItemLines, Line, cells_of, clip, fit, table_lines, title, told_lines
 
 _LABEL = 14
@@ -48,7 +48,7 @@ def _row(row: Row, before: int) -> Line:
     strong = "strong" if row.given else ""
     if row.box:
         box = ("   " if row.id == NEW else "[x]" if row.given else "[ ]", "prompt")
-        variable = row.section == ENVIRONMENT and row.id != NEW
+        variable = row.id.startswith("env ")
         shown = f"{row.label}={printable(row.value)}" if variable else row.label
         return ((" ", ""), box, (f" {fit(shown, before - _BEFORE_NAME)}", strong), (f" {row.about}", "dim"))
     value = fit(printable(row.value), before - _BEFORE_VALUE)

@@ -98,8 +98,8 @@ def table_heading(plan: Plan, columns: Columns, width: int) -> Line:
     free = plan.box.memory_free_min
     text = "" if free is None else f"{size(free)} free▕"
     bar = fit(text if cells_of(text) <= columns.bar else "", columns.bar, right=True)
-    words = f"   {fit('STRATEGY', _NAME)}  {bar}  {fit('TOTAL', 7, right=True)}  {fit('ROOM', _VERDICT)}"
-    words += f" {fit('TIME', _NUMBER, right=True)}" if columns.time else ""
+    words = f"   {fit('STRATEGY', _NAME)}  {bar}  {fit('TOTAL', 7, right=True)}  {fit('LEFT', _VERDICT)}"
+    words += f" {fit('LINKS', _NUMBER, right=True)}" if columns.time else ""
     words += "  WHY / FITS WITH" if columns.why else ""
     return clip(((words, "dim"),), width)
 
@@ -135,7 +135,7 @@ def verdict_of(row: Row) -> tuple[str, str, str]:
     if row.tight:
         return "!", f"{size(row.margin)} tight", "warn"
     if row.fits:
-        return "✓", f"{size(row.margin)} left", "free"
+        return "✓", size(row.margin), "free"
     return "✗", "host memory" if row.margin >= 0 else f"{size(-row.margin)} over", "lost"
 
 
@@ -159,10 +159,10 @@ def stacked(parts: Bytes, scale: int, width: int) -> list[Span]:
     return [("".join(sign for sign, _ in run), style) for style, run in runs_of_one]
 
 
-def detail(row: Row, plan: Plan, below: int, width: int, height: int) -> list[Line]:
+def detail(row: Row, plan: Plan, below: int, width: int, height: int, lacks: str = "") -> list[Line]:
     """The strategy at the cursor in `height` lines: its parts, the reason, notices. `below`: how many
-    strategies are below the visible ones."""
-    more = f"▼ {below}  " if below > 0 else ""
+    strategies are below the visible ones; `lacks`: why it cannot be started here, "" where it can."""
+    more = f"▼ {below} more  " if below > 0 else ""
     parts = [
         ((f"{sign} ", style), (f"{name} ", "dim"), (f"{getattr(row.bytes, name) / 2**30:.1f}", ""))
         for name, sign, style in PARTS
@@ -171,10 +171,11 @@ def detail(row: Row, plan: Plan, below: int, width: int, height: int) -> list[Li
     if row.traffic.bytes:
         amounts = f"{row.traffic.amount} in {row.traffic.time} a step"
         parts.append(((" ", ""), (" sent ", "dim"), (amounts, "")))
-    blocks = [flow(parts, width), told_lines(row.reason, "" if row.fits else "warn", width)]
+    reason = told_lines(row.reason, "" if row.fits else "warn", width)
+    blocks = [flow(parts, width), [*told_lines(lacks, "warn", width), *reason]]
     blocks += [hanging(((" · ", "dim"), (text, "dim")), width) for text in plan.notices]
-    per_step = "" if row.serving is not None else "; TIME per step"
-    lines = [title(row.name, width, f"{more}GiB of each device{per_step}")]
+    per_step = "" if row.serving is not None else "; LINKS: communication per step"
+    lines = [title(row.name, width, f"{more}GiB per device{per_step}")]
     for place, block in enumerate(blocks):
         # A sentence is shown whole or not at all; the need and the effects of the strategy are always shown.
         if place > 1 and len(lines) + len(block) > height:
@@ -204,16 +205,11 @@ def answered(plan: Plan, found: PlannedDevices, width: int) -> list[Line]:
 def missing(
     request: PlanRequest, found: PlannedDevices | str, busy: str, problem: str, width: int
 ) -> list[Line]:
-    """The text in place of the table: why there is no plan, and which key helps."""
+    """The text in place of the table: why there is no plan."""
     if busy:
         return [((" ", ""),), *told_lines(busy, "dim", width)]
     if request.model is None:
-        why = request.problem or (
-            "the command names no model"
-            if request.training.trains or request.training.serves
-            else "no command here says which model is trained"
-        )
-        helps = "e asks for one: a folder, a config.json, a cached hub id, or a size such as 8B"
-        return [((" ", ""),), *told_lines(why, "warn", width), *told_lines(helps, "dim", width)]
-    why = found if isinstance(found, str) else problem
+        why = request.problem or "the command names no model"
+    else:
+        why = found if isinstance(found, str) else problem
     return [((" ", ""),), *told_lines(why, "warn", width)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 from gputui.choosing.verdict import GLYPHS
 from gputui.inventory.columns import Column
@@ -18,7 +19,6 @@ from gputui.tui.views.text import (
     Line,
     clip,
     column_widths,
-    hanging,
     table_facts,
     table_lines,
     title,
@@ -109,7 +109,8 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
         if fold.idle:
             *head, command = rows[place]
             rows[place] = (*head, (f"{GLYPHS['idle']} ", "idle"), command)
-    return [*lines, *heading, *wrapped_where_free(rows, width - 1, room if width >= _WIDE else 0)]
+    wholes = wrapped_where_free(rows, width - 1, room if width >= _WIDE else 0)
+    return [*lines, *heading, *chain.from_iterable(wholes)]
 
 
 def _nothing(app_state: AppState) -> str:
@@ -175,7 +176,7 @@ def listed(
 
     def command(row: Row) -> str:
         branch = "  " * (row.depth - 1) + "└ " if row.depth else ""
-        return branch + (row.what if row.person else row.short) + where(row)
+        return branch + row.short + where(row)
 
     def tone(row: Row) -> str:
         return "warn" if row.person else "" if row.process else "dim"
@@ -183,17 +184,9 @@ def listed(
     widths[Column("COMMAND", command, tone)] = room
     (heading,) = table_lines([], [], heading=True, widths=widths)
     if height is not None and len(found) <= height:
-        drawn, spare = table_lines([], found, widths=widths), height - len(found)
-        whole = [[clip(line, width)] for line in drawn]
-        # Why a device is not free comes before the commands, which are below the list, too.
-        for place in sorted(
-            range(len(found)), key=lambda place: bool(found[place].pid or found[place].person)
-        ):
-            lines = hanging(drawn[place], width)
-            if len(lines) - 1 <= spare:
-                spare, whole[place] = spare - len(lines) + 1, lines
+        whole = wrapped_where_free(table_lines([], found, widths=widths), width, height)
         items = tuple(place for place, lines in enumerate(whole) for _ in lines)
-        every = [line for lines in whole for line in lines]
+        every = list(chain.from_iterable(whole))
         return Listing(clip(heading, width), items, lambda first, end: every[first:end])
 
     def some(first: int, end: int) -> list[Line]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from gputui.choosing.queue_outlook import Occupied, Outlook
 from gputui.choosing.queue_text import free_again, next_in_line, occupied_columns, turn_columns
@@ -75,7 +76,8 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
         devices = [*devices[: left - 1], more] if left > 2 else []
     last = len(line) + len(reasons) + len(devices)
     order = [*range(len(line), last), *range(len(line))]
-    rows = wrapped_where_free([*line, *reasons, *devices], width - 1, room, order)
+    wholes = wrapped_where_free([*line, *reasons, *devices], width - 1, room, order)
+    rows = list(chain.from_iterable(wholes))
     return [headline(found, width, key), *rows][:height]
 
 
@@ -93,7 +95,7 @@ def devices_in_panel(found: Outlook, snapshot: Snapshot) -> list[Line]:
     """The devices of which something is known of when they will be free, and the number of the others."""
     told = [each for each in found.occupied if free_again(each, snapshot.time)]
     others = len(found.occupied) - len(told)
-    rest: list[Line] = [((f" not known for the other {others}", "dim"),)] if told and others else []
+    rest: list[Line] = [((f" unknown for the other {others}", "dim"),)] if told and others else []
     return [*_devices(told, snapshot), *rest]
 
 

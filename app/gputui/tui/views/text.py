@@ -147,9 +147,9 @@ def hanging(line: Line, width: int) -> list[Line]:
 
 def wrapped_where_free(
     rows: Sequence[Line], width: int, room: int, order: Sequence[int] | None = None
-) -> list[Line]:
-    """At least one line for each row. In the `order` of their indices (default: from the top), rows that are
-    too long are wrapped where `room` has lines for the whole row, else cut."""
+) -> list[list[Line]]:
+    """The lines of each row, at least one. In the `order` of their indices (default: from the top), rows that
+    are too long are wrapped where `room` has lines for the whole row, else cut."""
     wholes, left = [hanging(row, width) for row in rows], room - len(rows)
     for place in range(len(rows)) if order is None else order:
         more = len(wholes[place]) - 1
@@ -157,7 +157,7 @@ def wrapped_where_free(
             left -= more
         else:
             wholes[place] = [clip_command(rows[place], width)]
-    return [line for whole in wholes for line in whole]
+    return wholes
 
 
 def column_widths(columns: Iterable[Column[T]], rows: Sequence[T]) -> dict[Column[T], int]:

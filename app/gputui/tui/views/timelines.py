@@ -54,7 +54,7 @@ _LEAST_RULED = 4
 _MARKED = 6
 """The height in lines from which the page has a line for the mark of the cursor."""
 
-MEANS = ", dim: means of minutes"
+MEANS = "  dim: means of minutes"
 """What the dimmer bars are, that a file's minutes are drawn as."""
 _NO_LIMIT = "no limit"
 """The label of a chart whose 100 % is unknown: its top is a round number."""
@@ -421,7 +421,7 @@ def why_no_charts(app_state: AppState, device: Device | None, metric: Metric | N
         return why_no_rows(app_state)
     if device is not None:
         return _why_unknown(app_state, device, metric or "utilization")
-    return f"no {metric or 'utilization, memory or power'} known of any device"
+    return f"{metric or 'utilization, memory and power'} unknown for every device"
 
 
 def _is_lost(app_state: AppState, device: Device) -> bool:
