@@ -210,7 +210,7 @@ async def test_a_word_is_found_with_the_colon_that_the_documentation_writes(type
 async def test_stop_finds_the_jobs_and_not_the_shell() -> None:
     async with session() as s:
         await s.press("colon", *"stop")
-        assert s.app.screen.item_keys()[0] == BY_ID["jobs"].title  # type: ignore[attr-defined]
+        assert s.app.screen.item_keys()[0][1] == BY_ID["jobs"].title  # type: ignore[attr-defined]
 
 
 async def test_escape_pressed_again_does_nothing_more_and_a_word_restores_what_it_has_cleared() -> None:

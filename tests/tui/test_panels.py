@@ -159,7 +159,7 @@ async def test_the_page_of_panels_names_its_keys_and_why_a_panel_is_not_there() 
         body, footer = (s.app.screen.query_one(part, Lines) for part in ("#page-body", "#page-footer"))
         assert all(key in footer.texts[-1] for key in ("esc", "/", "space", "?"))
         absent = {line.split("]")[1].split()[0] for line in body.texts if "120" in line}
-        assert absent == {"GPU"} and any("Timelines" in line and "left over" in line for line in body.texts)
+        assert absent == {"GPU"} and any("Timelines" in line and "free" in line for line in body.texts)
         await s.resize(130, 40)
         assert not any("120" in line for line in body.texts)
         await s.press("escape")

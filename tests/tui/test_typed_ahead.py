@@ -76,7 +76,7 @@ async def test_editing_keys_act_before_what_is_typed_behind_them(keys: tuple[str
 
 async def test_a_page_gets_the_keys_behind_the_one_that_opens_it(environ: Mapping[str, str]) -> None:
     async with session(environ=environ, screen=OWN) as s:
-        burst(s, "5", "L", "down", "down", "down", "down", "space")
+        burst(s, "5", "L", *["down"] * 5, "space")
         await s.until(lambda: s.main.app_state.options.ids == "uuid")
         burst(s, "q", "t", "q", "x")
         await s.until(lambda: s.app.screen is s.main and not s.selected)
