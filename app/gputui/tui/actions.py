@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Literal, get_args
-
 from gputui.allocating.settings import Keymap
 from gputui.inventory.light_dataclasses import frozen
 from gputui.vendors.registry import default_vendor
-
-Group = Literal["Select", "Launch", "Wait", "Jobs", "Look", "Other nodes", "Settings"]
-"""The task that an action belongs to; a search word of the palette."""
 
 
 @frozen
 class Action:
     """An action that the user can perform on the main screen.
 
-    group    the task that it belongs to
     id       the name of the handler in `screens/main.py`, and of the action in a keymap
     keys     Textual's key names, separated by commas; "": the palette only, unless the user gives it a key
     title    the title in the palette and the help; `about` adds details
@@ -29,7 +22,6 @@ class Action:
              page that gives the key no other meaning
     """
 
-    group: Group
     id: str
     keys: str
     title: str
@@ -46,16 +38,13 @@ class Action:
         return self.word or self.id.replace("_", " ")
 
 
-_select, _launch, _wait, _jobs, _look, _nodes, _settings = (
-    partial(Action, group) for group in get_args(Group)
-)
-
 _VENDOR = default_vendor()
 _FIRST, _SECOND = _VENDOR.device(0), _VENDOR.device(1)
 _NONE = f"{_VENDOR.visibility.variable}={_VENDOR.visibility.none}"
 
 ACTIONS: tuple[Action, ...] = (
-    _select(
+    # Select
+    Action(
         "select",
         "space",
         "Select a device",
@@ -63,14 +52,14 @@ ACTIONS: tuple[Action, ...] = (
         hint="select",
         shown="space/0-9",
     ),
-    _select(
+    Action(
         "best",
         "b",
         "Select the best devices",
         "one more each time, and why",
         hint="best",
     ),
-    _select(
+    Action(
         "later",
         "J,shift+down",
         "Move the selected device later",
@@ -78,24 +67,24 @@ ACTIONS: tuple[Action, ...] = (
         hint="reorder",
         also="reorder",
     ),
-    _select(
+    Action(
         "earlier",
         "K,shift+up",
         "Move the selected device earlier",
         f"{_SECOND} becomes {_FIRST}",
         also="reorder",
     ),
-    _select(
+    Action(
         "clear", "", "Clear the selection", "deselect every device", hint="clear", shown="esc", also="none"
     ),
-    _select(
+    Action(
         "restore",
         "",
         "Restore what was before",
         "the cleared devices, or the command that a plan has replaced",
         also="undo bring back selection",
     ),
-    _select(
+    Action(
         "other",
         "",
         "Select another set of that size",
@@ -104,7 +93,7 @@ ACTIONS: tuple[Action, ...] = (
         also="alternative",
         word="next set",
     ),
-    _select(
+    Action(
         "ask",
         "",
         "Type how many devices",
@@ -113,7 +102,7 @@ ACTIONS: tuple[Action, ...] = (
         also="number count pick best select",
         word="number",
     ),
-    _select(
+    Action(
         "order",
         "",
         "Order the selected devices",
@@ -121,8 +110,8 @@ ACTIONS: tuple[Action, ...] = (
         hint="order",
         also="sort rank",
     ),
-    _select("cpu", "", "Use the CPU only", f"with {_NONE}, it sees no GPU"),
-    _select(
+    Action("cpu", "", "Use the CPU only", f"with {_NONE}, it sees no GPU"),
+    Action(
         "command",
         "",
         "Select what the command asks for",
@@ -130,13 +119,14 @@ ACTIONS: tuple[Action, ...] = (
         also="read intent",
         word="asked",
     ),
-    _select("down", "down,j", "Move the cursor down"),
-    _select("up", "up,k", "Move the cursor up"),
-    _select("first", "home,g", "Move to the first device"),
-    _select("last", "end,G", "Move to the last device"),
-    _select("page_down", "pagedown", "Move a page down"),
-    _select("page_up", "pageup", "Move a page up"),
-    _launch(
+    Action("down", "down,j", "Move the cursor down"),
+    Action("up", "up,k", "Move the cursor up"),
+    Action("first", "home,g", "Move to the first device"),
+    Action("last", "end,G", "Move to the last device"),
+    Action("page_down", "pagedown", "Move a page down"),
+    Action("page_up", "pageup", "Move a page up"),
+    # Launch
+    Action(
         "launch",
         "enter",
         "Run the command here",
@@ -145,9 +135,9 @@ ACTIONS: tuple[Action, ...] = (
         also="start",
         word="run",
     ),
-    _launch("edit", "e", "Edit the command", "with quotes as in a shell", hint="edit", also="type script"),
-    _launch("copy", "y", "Copy the launch line", "to the clipboard, also over SSH, in tmux", hint="copy"),
-    _launch(
+    Action("edit", "e", "Edit the command", "with quotes as in a shell", hint="edit", also="type script"),
+    Action("copy", "y", "Copy the launch line", "to the clipboard, also over SSH, in tmux", hint="copy"),
+    Action(
         "detach",
         "d",
         "Run the command as a job",
@@ -155,7 +145,7 @@ ACTIONS: tuple[Action, ...] = (
         hint="job",
         also="background nohup start",
     ),
-    _launch(
+    Action(
         "return",
         "r",
         "Run the command and come back",
@@ -163,13 +153,13 @@ ACTIONS: tuple[Action, ...] = (
         word="come back",
         also="start",
     ),
-    _launch(
+    Action(
         "launcher",
         "",
         "Change the launcher",
         "python, torchrun, accelerate, deepspeed, mpirun: how the command is started",
     ),
-    _launch(
+    Action(
         "launch_page",
         "",
         "Show all options of the launch",
@@ -177,7 +167,7 @@ ACTIONS: tuple[Action, ...] = (
         also="launch page environment nodes recent saved processes directory python",
         page=True,
     ),
-    _launch(
+    Action(
         "launches",
         "",
         "Show the recent launches",
@@ -185,14 +175,14 @@ ACTIONS: tuple[Action, ...] = (
         also="saved",
         page=True,
     ),
-    _launch(
+    Action(
         "export",
         "",
         "Export the launch",
         "docker, Slurm, .env, fish, …: copy or save",
         also="sbatch ray accelerate json powershell compose kubernetes vs code dotenv",
     ),
-    _launch(
+    Action(
         "check",
         "",
         "Verify what the command will see",
@@ -200,7 +190,7 @@ ACTIONS: tuple[Action, ...] = (
         also="check bandwidth measure prove",
         word="verify",
     ),
-    _launch(
+    Action(
         "plan",
         "",
         "Plan the training of a model",
@@ -208,14 +198,15 @@ ACTIONS: tuple[Action, ...] = (
         also="memory time files fsdp ddp zero deepspeed tensor pipeline batch lora model estimate",
         page=True,
     ),
-    _launch(
+    Action(
         "ids",
         "",
         "Name devices by UUID",
         "or by index; UUIDs stay valid when the numbering changes",
         word="uuid",
     ),
-    _wait(
+    # Wait
+    Action(
         "wait",
         "w",
         "Wait in line for devices",
@@ -223,7 +214,7 @@ ACTIONS: tuple[Action, ...] = (
         hint="wait",
         also="queue background",
     ),
-    _wait(
+    Action(
         "queue",
         "",
         "Show the queue",
@@ -231,7 +222,8 @@ ACTIONS: tuple[Action, ...] = (
         also="waiting line claims",
         page=True,
     ),
-    _jobs(
+    # Jobs
+    Action(
         "jobs",
         "D",
         "Show the jobs",
@@ -240,7 +232,7 @@ ACTIONS: tuple[Action, ...] = (
         also="log output kill background",
         page=True,
     ),
-    _jobs(
+    Action(
         "experiments",
         "",
         "Show the experiments",
@@ -248,7 +240,8 @@ ACTIONS: tuple[Action, ...] = (
         also="compare comparisons sweeps each vary results tables",
         page=True,
     ),
-    _look(
+    # Look
+    Action(
         "topology",
         "t",
         "Show the topology",
@@ -257,7 +250,7 @@ ACTIONS: tuple[Action, ...] = (
         also="nvlink numa pcie nic matrix tree",
         page=True,
     ),
-    _look(
+    Action(
         "processes",
         "p",
         "Show the processes and people",
@@ -266,14 +259,14 @@ ACTIONS: tuple[Action, ...] = (
         also="kill pid memory users",
         page=True,
     ),
-    _look(
+    Action(
         "people",
         "",
         "Show the processes by person",
         "who uses which devices, how long, who is idle",
         page=True,
     ),
-    _look(
+    Action(
         "usage",
         "",
         "Show the usage",
@@ -281,7 +274,7 @@ ACTIONS: tuple[Action, ...] = (
         also="hours energy accounting",
         page=True,
     ),
-    _look(
+    Action(
         "device",
         "right",
         "Show the device page",
@@ -289,7 +282,7 @@ ACTIONS: tuple[Action, ...] = (
         hint="details",
         also="memory watts temperature processes xid ecc details",
     ),
-    _look(
+    Action(
         "timelines",
         "",
         "Show the timelines",
@@ -297,8 +290,8 @@ ACTIONS: tuple[Action, ...] = (
         also="history charts graphs past",
         page=True,
     ),
-    _look("filter", "slash", "Filter the devices", "free, busy, a user, part of a name", also="search find"),
-    _look(
+    Action("filter", "slash", "Filter the devices", "free, busy, a user, part of a name", also="search find"),
+    Action(
         "messages",
         "",
         "Show recent messages",
@@ -306,14 +299,16 @@ ACTIONS: tuple[Action, ...] = (
         also="log notifications errors warnings",
         page=True,
     ),
-    _nodes(
+    # Other nodes
+    Action(
         "nodes",
         "",
         "Show other nodes",
         "boxes over ssh, nodes of Slurm: what is free",
         also="hosts boxes machines servers cluster remote slurm partitions sbatch srun scheduler starts",
     ),
-    _settings(
+    # Settings
+    Action(
         "settings",
         "",
         "Change the settings",
@@ -321,8 +316,8 @@ ACTIONS: tuple[Action, ...] = (
         also="options preferences configure rules interval confine idle",
         page=True,
     ),
-    _settings("sort", "s", "Sort the devices", "by utilization, memory, state, user"),
-    _settings(
+    Action("sort", "s", "Sort the devices", "by utilization, memory, state, user"),
+    Action(
         "columns",
         "",
         "Change the columns",
@@ -330,21 +325,21 @@ ACTIONS: tuple[Action, ...] = (
         also="watts power memory temperature clock fan pcie bus numa throttle",
         page=True,
     ),
-    _settings(
+    Action(
         "panels",
         "",
         "Hide and show panels",
         "processes, timelines, links, …; saved in the settings",
         page=True,
     ),
-    _settings(
+    Action(
         "theme",
         "",
         "Change the theme",
         "dark, light, ansi (your terminal's own colours)",
         also="colors color dark light",
     ),
-    _settings(
+    Action(
         "help",
         "question_mark,f1",
         "Show all keys",
@@ -352,7 +347,7 @@ ACTIONS: tuple[Action, ...] = (
         hint="help",
         also="help shortcuts",
     ),
-    _settings(
+    Action(
         "palette",
         "colon,ctrl+p",
         "Do anything else, by name",
@@ -360,8 +355,8 @@ ACTIONS: tuple[Action, ...] = (
         hint="more",
         also="search actions commands",
     ),
-    _settings("stop", "ctrl+z", "Back to the shell", "fg returns", word="suspend"),
-    _settings("quit", "q", "Quit", "without starting anything", hint="quit", also="exit close"),
+    Action("stop", "ctrl+z", "Back to the shell", "fg returns", word="suspend"),
+    Action("quit", "q", "Quit", "without starting anything", hint="quit", also="exit close"),
 )
 
 DOZEN = (

@@ -77,7 +77,7 @@ class PaletteScreen(ListPage):
                 action.title,
                 action.about,
                 (action.query, *_ALSO_NAMED.get(action.id, ())),
-                f"{action.also} {action.group}",
+                action.also,
                 partial(view.choose, action.id),
                 acts=action.id in _ACTING,
             )
@@ -225,8 +225,8 @@ def _rank(query: str, entry: Entry) -> float:
 
 def score(query: str, title: str, about: str, others: str = "") -> float:
     """How well the worst word of a query is found, 0 where a word is nowhere. The best match is a word of the
-    title, then the beginning of one; then a word of the description or of the search words (`others`, the
-    group among them), and the beginning of one of these; last, any part of a word."""
+    title, then the beginning of one; then a word of the description or of the search words (`others`), and
+    the beginning of one of these; last, any part of a word."""
     texts = tuple(_WORDS.findall(text.lower()) for text in (title, about, others))
     return min((_score(word, texts) for word in query.lower().split()), default=0.0)
 
