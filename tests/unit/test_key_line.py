@@ -104,7 +104,7 @@ def test_the_keys_are_the_same_in_the_same_order_in_every_state() -> None:
         (line,) = {text(each, width) for each in states}
         assert line.endswith("  ? help") and (width < 80 or ": more" in line)
     everything = " ".join(line.split())
-    dozen = ("0-9", "b", "⏎", "w", "y", "e", "D", "d", "p", "t", "→", "J/K", "q", ":", "?")
+    dozen = ("0-9", "b", "⏎", "w", "y", "e", "D", "p", "t", "→", "/", "s", "J/K", "d", "q", ":", "?")
     places = [f" {everything}".index(f" {key} ") for key in dozen]
     assert places == sorted(places)
 
@@ -116,7 +116,7 @@ def test_the_way_to_the_details_is_named_where_there_is_room() -> None:
 def test_what_leads_to_a_start_is_named_in_the_smallest_usual_terminal() -> None:
     named = ("0-9 select", "b best", "⏎ run", "w wait", "y copy", "e edit", "D jobs", ": more", "? help")
     assert all(each in text(state(), 80) for each in named)
-    assert all(each in text(state(), 100) for each in ("d job", "p processes"))
+    assert all(each in text(state(), 100) for each in ("p processes", "t topology"))
 
 
 def dim(app_state: AppState) -> set[str]:
@@ -126,7 +126,7 @@ def dim(app_state: AppState) -> set[str]:
 
 
 def test_a_key_is_dim_as_long_as_it_could_only_say_why_it_does_nothing() -> None:
-    assert dim(state()) == {"copy", "clear", "later"}
+    assert dim(state()) == {"copy", "later"}
     assert dim(state(4)) == {"later"}
     assert dim(state(4, 5)) == set()
     assert dim(state().cpu_only()) == {"later"}

@@ -15,7 +15,7 @@ def impossible(app_state: AppState) -> frozenset[str]:
     devices, selection = bool(app_state.box.devices), app_state.selection
     has = {
         **dict.fromkeys(("select", "best", "wait", "processes", "topology", "device"), devices),
-        **dict.fromkeys(("copy", "clear"), selection.decided),
+        "copy": selection.decided,
         "later": len(selection) > 1,
     }
     return frozenset(name for name, possible in has.items() if not possible)
