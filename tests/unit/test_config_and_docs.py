@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 
-from gputui.allocating.settings import Settings, settings
+from gputui.allocating.save_settings import save
+from gputui.allocating.settings import Settings, SettingsError, settings
 from gputui.allocating.settings_tables import DESCRIBED, TABLES
 from gputui.cli.config import template
 from unit.calling import Call
@@ -68,6 +70,21 @@ def test_a_file_is_written_once(call: Call, home: Path) -> None:
     home.write_text("# mine\n")
     assert str(home) in call("config", "--write").refused(2)
     assert home.read_text() == "# mine\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of another user")
+def test_nothing_is_made_behind_a_link_of_another_user(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, link = tmp_path / "ours", tmp_path / "link"
+    ours.mkdir(0o755)
+    link.symlink_to(ours)
+    os.lchown(link, 54321, -1)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(link))
+    assert "another user" in call("config", "--write").refused(2)
+    with pytest.raises(SettingsError, match="another user"):
+        save({"XDG_CONFIG_HOME": str(link), "HOME": str(tmp_path)}, [("screen", "theme", "light")])
+    assert not [*ours.iterdir()]
 
 
 def test_every_page_is_listed_and_shown(call: Call) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gputui.allocating.settings import BOM, ScreenSettings, SettingsError, own_file, refuse_of_others
 from gputui.system.environment import Environ
-from gputui.system.files import NoHomeError, alone, make_folder, private_folder, state_folder, write_private
+from gputui.system.files import NoHomeError, alone, private_folder, state_folder, write_private
 
 _KEYS = {"keymap": "keys"}
 """The key in the file for a field of ScreenSettings, where it is not the field's name."""
@@ -37,7 +37,6 @@ def save(environ: Environ, changes: Iterable[tuple[str, str, object]]) -> None:
     try:
         # A settings file is often a link into a repository of such files; it stays a link.
         file = Path(os.path.realpath(named))
-        make_folder(file.parent)
         state = state_folder(environ)
         private_folder(state)
         # Two screens that save at once would undo each other's changes. The lock is not in the file's own
@@ -53,9 +52,8 @@ def save(environ: Environ, changes: Iterable[tuple[str, str, object]]) -> None:
                 changed = _with(changed, table, key, value, named)
             if "\r\n" in text:
                 changed = re.sub(r"(?<!\r)\n", "\r\n", changed)
-            write_private(file, (BOM if text.startswith(BOM) else "") + changed, synced=True)
-            if mode is not None:
-                file.chmod(mode)
+            whole = (BOM if text.startswith(BOM) else "") + changed
+            write_private(file, whole, synced=True, mode=0o600 if mode is None else mode, folders=True)
     except NoHomeError as error:
         raise SettingsError(str(error)) from None
     except OSError as error:

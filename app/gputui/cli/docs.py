@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import os
+import sys
 from pathlib import Path
 
 import gputui
 from gputui.cli.common import DONE, Call, Parser, WrongCallError, add_json_option, print_json, print_lines
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import Document, View
-from gputui.system.terminal_abilities import is_terminal
+from gputui.system.terminal_abilities import can_draw, is_terminal
 
 PAGES = Document("pages", pages=View(None, "page title", page=str, title=str).list)
 PAGE = Document("page text", page=str, text=str)
@@ -45,7 +48,9 @@ def main(args: Call) -> int:
     if args.json:
         print_json(PAGE.write(page=args.page, text=text))
     else:
-        _show(text)
+        if is_terminal(sys.stdout) and can_draw(os.environ):
+            _become_pager(found[args.page])
+        print(text, end="")
     return DONE
 
 
@@ -63,12 +68,18 @@ def _title(file: Path) -> str:
         return lines.readline().lstrip("# ").rstrip("\n")
 
 
-def _show(text: str) -> None:
-    import sys
+def _become_pager(file: Path) -> None:
+    """Become the user's pager, which reads the page from stdin; return where there is none to start."""
+    import shlex
 
-    if is_terminal(sys.stdout):
-        from pydoc import pager
+    from gputui.launching.launch import Launch
+    from gputui.launching.start import StartError, replace_process
+    from gputui.system.trust import program
 
-        pager(text)
-    else:
-        print(text, end="")
+    # (ValueError: a quotation mark in PAGER has no second one.)
+    with contextlib.suppress(ValueError, OSError, StartError):
+        name, *options = shlex.split(os.environ.get("PAGER", "")) or ["less"]
+        place = program(name, os.environ.get("PATH"))
+        if place is not None:
+            os.dup2(os.open(file, os.O_RDONLY), 0)
+            replace_process(Launch((place, *options)), os.environ)

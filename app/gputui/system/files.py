@@ -72,30 +72,31 @@ def _state_folder(environ: Environ) -> Path:
     return Path(home, "Library/Application Support" if sys.platform == "darwin" else ".local/state", "gputui")
 
 
-def make_folder(folder: Path) -> None:
-    """Create the folder and its missing parents for our user alone. Raise OSError."""
-    for part in (*reversed(folder.parents), folder):
-        if not part.is_dir():
-            try:
-                part.mkdir(0o700)
-            except FileExistsError:
-                if part.is_dir():
-                    # Another process was quicker: it may be another user's link.
-                    continue
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(part)) from None
-            part.chmod(0o700)  # whatever the umask left of it
-
-
 def private_folder(folder: Path) -> None:
-    """Create a folder of gputui's own, or remove the rights of others from an existing one.
+    """Create a folder of gputui's own, with the missing ones above it, or remove the rights of others from an
+    existing one.
 
     Raise OSError, and NotPrivateError where other users can change it or the path to it.
     """
-    # (Before it is made: others could put a link in its place before it gets its mode.)
     _check(folder)
-    make_folder(folder)
-    if folder.stat().st_mode & 0o077:
-        folder.chmod(0o700)
+    with _place(folder / "file", folders=True, own=True) as (here, _):
+        if os.fstat(here).st_mode & 0o077:
+            # (The folder of the descriptor, whatever has its name by now.)
+            os.chmod(".", 0o700, dir_fd=here)
+
+
+def make_folder(folder: str | Path, mode: int = 0o700, parent: int | None = None) -> None:
+    """Create one folder of this mode, whatever the umask. Raise OSError.
+
+    `parent` is a descriptor of the folder above. The mode is set by a descriptor of the new folder: a link
+    that is in its place by then gives the mode to no other folder.
+    """
+    os.mkdir(folder, 0o700, dir_fd=parent)
+    handle = os.open(folder, os.O_NOFOLLOW | _FOLDER, dir_fd=parent)
+    try:
+        os.fchmod(handle, mode)
+    finally:
+        os.close(handle)
 
 
 def _check(folder: Path) -> None:
@@ -105,20 +106,19 @@ def _check(folder: Path) -> None:
         raise NotPrivateError(reason)
 
 
-def write_private(file: Path, content: str | bytes, synced: bool = False, mode: int = 0o600) -> None:
-    """Write a file that only its owner can read, unless `mode` says more; its folder must exist, and no other
-    user can write into it. A link there is replaced, not followed.
+def write_private(
+    file: Path, content: str | bytes, synced: bool = False, mode: int = 0o600, folders: bool = False
+) -> None:
+    """Write a file that only its owner can read, unless `mode` says more; no other user can write into its
+    folder. A link there is replaced, not followed.
 
     `synced`: flush to the disk before returning, for data that must survive a power failure; this may take a
-    second. Raise OSError, and leave the old file then.
+    second. `folders`: make missing folders, for our user alone. Raise OSError, and leave the old file then.
     """
     data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
     _check(file.parent)
-    folder = os.open(file.parent, _NAME_ONLY | _FOLDER)
-    try:
-        _replace(folder, file.name, data, mode, synced)
-    finally:
-        os.close(folder)
+    with _place(file, folders, last=False, own=True) as (folder, name):
+        _replace(folder, name, data, mode, synced)
 
 
 def append_private(file: Path, content: str) -> int:
@@ -216,7 +216,8 @@ def _checked(handle: int) -> int:
 
 def write_result(file: Path, data: bytes, private: bool = False, folders: bool = False) -> None:
     """Write a file that the user named, with the present rights of a file of ours, or those that the umask
-    leaves to a new file: rights that another user has chosen would be rights to a file of ours.
+    leaves to a new file: rights that another user has chosen would be rights to a file of ours. Where others
+    can change the folder, they can move any file of ours there, and so choose the rights, too.
 
     `private`: a new file is for the user alone. `folders`: make missing folders. Raise OSError.
     """
@@ -229,7 +230,8 @@ def write_result(file: Path, data: bytes, private: bool = False, folders: bool =
         mode, group = 0o600 if private else None, -1
         with contextlib.suppress(FileNotFoundError):
             facts = os.lstat(name, dir_fd=folder)
-            if facts.st_uid == os.geteuid():
+            ways = (file, Path(os.path.realpath(file)))
+            if facts.st_uid == os.geteuid() and not any(who_can_change(str(way.parent)) for way in ways):
                 mode, group = facts.st_mode & 0o777, facts.st_gid
         _replace(folder, name, data, mode, group=group)
 
@@ -291,13 +293,18 @@ def _refuse_another_s(facts: os.stat_result) -> None:
 
 
 @contextlib.contextmanager
-def _place(file: Path, folders: bool = False, last: bool = True) -> Iterator[tuple[int, str]]:
-    """Yield the folder (a descriptor for its name only) and the name of a file that the user named, behind
-    all links. Raise OSError for a link of another user, which could lead to any file of ours: others can put
-    one in the place of anything that is in a folder of theirs, at any moment.
+def _place(
+    file: Path, folders: bool = False, last: bool = True, own: bool = False
+) -> Iterator[tuple[int, str]]:
+    """Yield the folder (a descriptor for its name only) and the name of a file, behind all links.
+
+    Raise OSError for a link of another user, which could lead to any file of ours: others can put one in the
+    place of anything that is in a folder of theirs, at any moment.
 
     folders  make missing folders; those in a folder of another user are for our user alone
     last     follow a link in the place of the file itself
+    own      refuse a folder that other users can change: they may have made it since its path was checked.
+             New folders are for our user alone
     """
     here = os.open(".", _NAME_ONLY | _FOLDER)
     try:
@@ -312,7 +319,10 @@ def _place(file: Path, folders: bool = False, last: bool = True) -> Iterator[tup
                 if not folders:
                     raise
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, 0o777 if _is_own_folder(here) else 0o700, dir_fd=here)
+                    if own:
+                        make_folder(name, parent=here)
+                    else:
+                        os.mkdir(name, 0o777 if _is_own_folder(here) else 0o700, dir_fd=here)
                 ahead.append(name)
                 continue
             try:
@@ -327,6 +337,9 @@ def _place(file: Path, folders: bool = False, last: bool = True) -> Iterator[tup
                     ahead += reversed(Path(os.readlink(link, dir_fd=at)).parts)
                     links += 1
                     continue
+                # (A descriptor for the name only has no access list to be read: its path has.)
+                if own and ahead and (why := how_changed(facts, f"/proc/self/fd/{step}", len(ahead) > 1)):
+                    raise NotPrivateError(f"{why} a folder that leads there")
                 if ahead:
                     here, step = step, here
             finally:
