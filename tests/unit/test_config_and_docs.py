@@ -95,7 +95,7 @@ def test_every_page_is_listed_and_shown(call: Call) -> None:
     assert [page["page"] for page in call("docs", "--json").json["pages"]] == listed
 
 
-def test_a_page_that_is_not_there_is_answered_with_the_nearest(call: Call) -> None:
+def test_a_page_that_is_not_there_is_answered_with_those_that_are(call: Call) -> None:
     assert "keys" in call("docs", "kyes").refused(2)
 
 

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -279,17 +280,21 @@ def test_a_result_goes_through_a_link_and_leaves_the_rights_that_a_file_has(tmp_
 @pytest.mark.parametrize("place", ["shared", "shared/own"])
 @pytest.mark.parametrize("linked", [False, True])
 def test_no_file_that_others_could_have_moved_there_gives_a_result_its_rights(
-    tmp_path: Path, place: str, linked: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, linked: bool
 ) -> None:
     """Who can change a folder can move any file of ours to the name of the result, or what leads to it."""
     (tmp_path / "shared" / "own").mkdir(parents=True)
-    (tmp_path / "shared").chmod(0o777)
     target, link = tmp_path / place / "file", tmp_path / "link"
     link.symlink_to(target)
-    for private in (True, False):
+    monkeypatch.chdir(target.parent)
+    for private, shared_mode in product((True, False), (0o777, 0o1777)):
+        (tmp_path / "shared").chmod(shared_mode)
+        if place == "shared/own" and shared_mode == 0o1777:
+            # Nobody else can exchange a folder of ours in one of this mode.
+            continue
         target.touch()
         target.chmod(0o666)
-        write_result(link if linked else target, b"exported", private)
+        write_result(link if linked else Path("file"), b"exported", private)
         assert mode(target) == (0o600 if private else 0o666 & ~_umask())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import sys
 from pathlib import Path
@@ -41,9 +40,7 @@ def main(args: Call) -> int:
             print_lines(aligned(list(titles.items())))
         return DONE
     if args.page not in found:
-        close = difflib.get_close_matches(args.page, found, 1)
-        meant = f"did you mean {close[0]}?" if close else f"there are: {', '.join(found)}"
-        raise WrongCallError(f"no page is called {args.page!r}; {meant}")
+        raise WrongCallError(f"no page is called {args.page!r}; there are: {', '.join(found)}")
     text = found[args.page].read_text(encoding="utf-8")
     if args.json:
         print_json(PAGE.write(page=args.page, text=text))

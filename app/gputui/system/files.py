@@ -78,7 +78,6 @@ def private_folder(folder: Path) -> None:
 
     Raise OSError, and NotPrivateError where other users can change it or the path to it.
     """
-    _check(folder)
     with _place(folder / "file", folders=True, own=True) as (here, _):
         if os.fstat(here).st_mode & 0o077:
             # (The folder of the descriptor, whatever has its name by now.)
@@ -99,13 +98,6 @@ def make_folder(folder: str | Path, mode: int = 0o700, parent: int | None = None
         os.close(handle)
 
 
-def _check(folder: Path) -> None:
-    """Raise NotPrivateError where other users can change a folder, or the path to it."""
-    reason = who_can_change(str(folder.absolute()))
-    if reason is not None:
-        raise NotPrivateError(reason)
-
-
 def write_private(
     file: Path, content: str | bytes, synced: bool = False, mode: int = 0o600, folders: bool = False
 ) -> None:
@@ -116,7 +108,6 @@ def write_private(
     second. `folders`: make missing folders, for our user alone. Raise OSError, and leave the old file then.
     """
     data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
-    _check(file.parent)
     with _place(file, folders, last=False, own=True) as (folder, name):
         _replace(folder, name, data, mode, synced)
 
@@ -127,9 +118,7 @@ def append_private(file: Path, content: str) -> int:
     Raise OSError, also where the disk is full; a part may be written then.
     """
     data = content.encode()
-    with os.fdopen(
-        _checked(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _OLD, 0o600)), "ab"
-    ) as own:
+    with os.fdopen(open_own(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as own:
         os.fchmod(own.fileno(), 0o600)  # whatever the umask left of it
         own.write(data)
         return own.tell()
@@ -145,9 +134,16 @@ def create_private(file: Path, flags: int) -> int:
 def open_own(file: Path, flags: int = os.O_RDONLY) -> int:
     """Return a descriptor of a regular file of our own, not a link; never block (a named pipe).
 
-    Raise OSError, and NotPrivateError where other users can change it.
+    With O_CREAT, a new file is for our user alone. Raise OSError, and NotPrivateError where other users can
+    change it.
     """
-    return _checked(os.open(file, flags | _OLD))
+    handle = os.open(file, flags | _OLD, 0o600)
+    facts = os.fstat(handle)
+    reason = how_changed(facts, handle)
+    if stat.S_ISREG(facts.st_mode) and reason is None:
+        return handle
+    os.close(handle)
+    raise NotPrivateError(f"{reason} it" if reason else "it is not a regular file")
 
 
 def read_own(file: Path, most: int) -> bytes:
@@ -158,7 +154,7 @@ def read_own(file: Path, most: int) -> bytes:
 
 def open_lock(file: Path) -> int:
     """Return a descriptor of a lock file, which is created if missing. Raise OSError."""
-    return _checked(os.open(file, os.O_RDWR | os.O_CREAT | _OLD, 0o600))
+    return open_own(file, os.O_RDWR | os.O_CREAT)
 
 
 def take_lock(file: Path) -> int | None:
@@ -203,15 +199,6 @@ def alone(file: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def _checked(handle: int) -> int:
-    facts = os.fstat(handle)
-    reason = how_changed(facts, handle)
-    if stat.S_ISREG(facts.st_mode) and reason is None:
-        return handle
-    os.close(handle)
-    raise NotPrivateError(f"{reason} it" if reason else "it is not a regular file")
 
 
 def write_result(file: Path, data: bytes, private: bool = False, folders: bool = False) -> None:
@@ -303,9 +290,11 @@ def _place(
 
     folders  make missing folders; those in a folder of another user are for our user alone
     last     follow a link in the place of the file itself
-    own      refuse a folder that other users can change: they may have made it since its path was checked.
-             New folders are for our user alone
+    own      refuse a folder that other users can change, before any is made, and again where it is entered:
+             they may have made it in between. New folders are for our user alone
     """
+    if own and (reason := who_can_change(str(file.absolute().parent))):
+        raise NotPrivateError(reason)
     here = os.open(".", _NAME_ONLY | _FOLDER)
     try:
         ahead, links = [*reversed(file.parts)], 0
@@ -338,7 +327,7 @@ def _place(
                     links += 1
                     continue
                 # (A descriptor for the name only has no access list to be read: its path has.)
-                if own and ahead and (why := how_changed(facts, f"/proc/self/fd/{step}", len(ahead) > 1)):
+                if own and ahead and (why := how_changed(facts, f"/proc/self/fd/{step}", True)):
                     raise NotPrivateError(f"{why} a folder that leads there")
                 if ahead:
                     here, step = step, here
@@ -367,7 +356,7 @@ def _made(folder: int, name: str, mode: int | None, group: int = -1) -> int:
         # (It has none, or the file system or the operating system has no access lists.)
         with contextlib.suppress(OSError, AttributeError):
             os.removexattr(handle, ACCESS_LIST)
-        group = os.getegid() if group < 0 else group
+        group = os.getegid()
         if mode is None:
             umask = os.umask(0o077)
             os.umask(umask)
