@@ -74,7 +74,7 @@ def _become_pager(file: Path) -> None:
     from gputui.system.trust import program
 
     # (ValueError: a quotation mark in PAGER has no second one.)
-    with contextlib.suppress(ValueError, OSError, StartError):
+    with contextlib.suppress(ValueError, StartError):
         name, *options = shlex.split(os.environ.get("PAGER", "")) or ["less"]
         place = program(name, os.environ.get("PATH"))
         if place is not None:

@@ -157,19 +157,24 @@ def open_lock(file: Path) -> int:
     return open_own(file, os.O_RDWR | os.O_CREAT)
 
 
-def take_lock(file: Path) -> int | None:
+def take_lock(file: Path, if_possible: bool = False) -> int | None:
     """Return a descriptor that holds the lock of this file, which is created if missing; None where another
-    process holds it. Raise OSError."""
+    process holds it. Raise OSError.
+
+    `if_possible`: without the lock where files cannot be locked (some NFS).
+    """
     import fcntl
 
     handle = open_lock(file)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    except BlockingIOError:
         os.close(handle)
-        if isinstance(error, BlockingIOError):
-            return None
-        raise
+        return None
+    except OSError:
+        if not if_possible:
+            os.close(handle)
+            raise
     return handle
 
 
@@ -180,22 +185,12 @@ def alone(file: Path) -> Iterator[None]:
     It must be in a private folder, because everybody who can read a file can lock it. Where files cannot be
     locked (some NFS), go on at once. Raise OSError, also if another process holds the lock for a second.
     """
-    import fcntl
-
-    handle = open_lock(file)
+    deadline = time.monotonic() + _PATIENCE
+    while (handle := take_lock(file, if_possible=True)) is None:
+        if time.monotonic() >= deadline:
+            raise TimeoutError(errno.ETIMEDOUT, f"another gputui holds {str(file)!r}")
+        time.sleep(0.01)
     try:
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise TimeoutError(errno.ETIMEDOUT, f"another gputui holds {str(file)!r}") from None
-                time.sleep(0.01)
-                continue
-            except OSError:
-                pass
-            break
         yield
     finally:
         os.close(handle)
