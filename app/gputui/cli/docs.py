@@ -33,11 +33,11 @@ def main(args: Call) -> int:
     if not found:
         raise WrongCallError("this copy of gputui has no documentation pages; an installed gputui has them")
     if args.page is None:
-        titles = {name: _title(file) for name, file in found.items()}
+        rows = [{"page": name, "title": _title(file)} for name, file in found.items()]
         if args.json:
-            print_json(PAGES.write(pages=[{"page": name, "title": title} for name, title in titles.items()]))
+            print_json(PAGES.write(pages=rows))
         else:
-            print_lines(aligned(list(titles.items())))
+            print_lines(aligned([tuple(row.values()) for row in rows]))
         return DONE
     if args.page not in found:
         raise WrongCallError(f"no page is called {args.page!r}; there are: {', '.join(found)}")

@@ -212,7 +212,7 @@ def write_result(file: Path, data: bytes, private: bool = False, folders: bool =
         mode, group = 0o600 if private else None, -1
         with contextlib.suppress(FileNotFoundError):
             facts = os.lstat(name, dir_fd=folder)
-            ways = (file, Path(os.path.realpath(file)))
+            ways = (file, file.resolve())
             if facts.st_uid == os.geteuid() and not any(who_can_change(str(way.parent)) for way in ways):
                 mode, group = facts.st_mode & 0o777, facts.st_gid
         _replace(folder, name, data, mode, group=group)
