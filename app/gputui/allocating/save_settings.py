@@ -53,8 +53,9 @@ def save(environ: Environ, changes: Iterable[tuple[str, str, object]]) -> None:
                 changed = _with(changed, table, key, value, named)
             if "\r\n" in text:
                 changed = re.sub(r"(?<!\r)\n", "\r\n", changed)
-            whole = (BOM if text.startswith(BOM) else "") + changed
-            write_private(file, whole, synced=True, mode=mode, folders=True)
+            if text.startswith(BOM):
+                changed = BOM + changed
+            write_private(file, changed, synced=True, mode=mode, folders=True)
     except NoHomeError as error:
         raise SettingsError(str(error)) from None
     except OSError as error:
