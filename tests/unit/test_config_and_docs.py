@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 
-from gputui.allocating.settings import Settings, settings
+from gputui.allocating.save_settings import save
+from gputui.allocating.settings import Settings, SettingsError, settings
 from gputui.allocating.settings_tables import DESCRIBED, TABLES
 from gputui.cli.config import template
 from unit.calling import Call
@@ -70,6 +72,21 @@ def test_a_file_is_written_once(call: Call, home: Path) -> None:
     assert home.read_text() == "# mine\n"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of another user")
+def test_nothing_is_made_behind_a_link_of_another_user(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, link = tmp_path / "ours", tmp_path / "link"
+    ours.mkdir(0o755)
+    link.symlink_to(ours)
+    os.lchown(link, 54321, -1)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(link))
+    assert "another user" in call("config", "--write").refused(2)
+    with pytest.raises(SettingsError, match="another user"):
+        save({"XDG_CONFIG_HOME": str(link), "HOME": str(tmp_path)}, [("screen", "theme", "light")])
+    assert not [*ours.iterdir()]
+
+
 def test_every_page_is_listed_and_shown(call: Call) -> None:
     listed = [line.split()[0] for line in call("docs").out.splitlines()]
     assert listed == sorted(file.stem for file in DOCS.glob("*.md") if file.stem != "README")
@@ -78,7 +95,7 @@ def test_every_page_is_listed_and_shown(call: Call) -> None:
     assert [page["page"] for page in call("docs", "--json").json["pages"]] == listed
 
 
-def test_a_page_that_is_not_there_is_answered_with_the_nearest(call: Call) -> None:
+def test_a_page_that_is_not_there_is_answered_with_those_that_are(call: Call) -> None:
     assert "keys" in call("docs", "kyes").refused(2)
 
 

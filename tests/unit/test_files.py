@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def names(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir())
 
 
-@each_row("umask", [0, 0o022, 0o077, 0o777])
+@each_row("umask", [0, 0o022, 0o077, 0o377])
 def test_private_files_and_folders_are_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
@@ -124,21 +125,67 @@ def test_a_link_that_another_user_has_put_there_is_not_followed_to_a_folder_of_o
     assert mode(ours) == 0o700, "a link of our own may lead to a larger disk"
 
 
-def test_a_link_that_another_user_puts_there_meanwhile_closes_no_folder_of_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "write",
+    [private_folder, lambda folder: write_private(folder / "new" / "file", "text", folders=True)],
+    ids=["folder", "file"],
+)
+@pytest.mark.parametrize("plant", ["link", "folder"])
+@as_root
+def test_what_another_user_puts_there_meanwhile_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plant: str, write: Callable[[Path], None]
 ) -> None:
     """XDG_STATE_HOME=/tmp/mine: anybody can make it first."""
-    ours, link, make = tmp_path / "project", tmp_path / "mine", Path.mkdir
+    ours, planted, make = tmp_path / "project", tmp_path / "mine", os.mkdir
     ours.mkdir(0o755)
 
-    def later(self: Path, *how: Any, **known: Any) -> None:
-        if self == link and not link.is_symlink():
-            link.symlink_to(ours)
-        make(self, *how, **known)
+    def later(path: str | Path, *how: Any, **known: Any) -> None:
+        if Path(path).name == planted.name and not os.path.lexists(planted):
+            planted.symlink_to(ours) if plant == "link" else make(planted)
+            os.lchown(planted, OTHER_UID, -1)
+        make(path, *how, **known)
 
-    monkeypatch.setattr(Path, "mkdir", later)
-    make_folder(link)
-    assert mode(ours) == 0o755
+    monkeypatch.setattr(os, "mkdir", later)
+    with pytest.raises(NotPrivateError, match="another user"):
+        write(planted)
+    assert mode(ours) == 0o755 and names(ours) == []
+    assert plant == "link" or (mode(planted) == 0o755 and names(planted) == [])
+
+
+@as_root
+def test_a_folder_that_is_exchanged_before_it_gets_its_rights_gives_them_to_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder of his, another user put a link in the place of the folder that was just made."""
+    ours, new, make = tmp_path / "project", tmp_path / "mine", os.mkdir
+    ours.mkdir(0o755)
+
+    def exchanged(path: str | Path, *how: Any, **known: Any) -> None:
+        make(path, *how, **known)
+        if Path(path).name == new.name:
+            new.rename(tmp_path / "aside")
+            new.symlink_to(ours)
+            os.lchown(new, OTHER_UID, -1)
+
+    monkeypatch.setattr(os, "mkdir", exchanged)
+    for act in (private_folder, make_folder):
+        with pytest.raises(OSError):
+            act(new)
+        assert mode(ours) == 0o755
+        new.unlink()
+        (tmp_path / "aside").rmdir()
+
+
+@as_root
+def test_no_folder_is_made_behind_a_link_of_another_user(tmp_path: Path) -> None:
+    ours, link = tmp_path / "project", tmp_path / "link"
+    ours.mkdir(0o755)
+    link.symlink_to(ours)
+    os.lchown(link, OTHER_UID, -1)
+    for act in (private_folder, lambda folder: write_private(folder / "file", "text", folders=True)):
+        with pytest.raises(NotPrivateError, match="another user"):
+            act(link / "gputui")
+    assert names(ours) == []
 
 
 def test_a_link_in_the_way_is_replaced_and_its_target_untouched(tmp_path: Path) -> None:
@@ -230,6 +277,33 @@ def test_a_result_goes_through_a_link_and_leaves_the_rights_that_a_file_has(tmp_
     assert link.is_symlink() and target.read_bytes() == b"after" and mode(target) == 0o640
 
 
+@pytest.mark.parametrize("place", ["shared", "shared/own"])
+@pytest.mark.parametrize("linked", [False, True])
+def test_no_file_that_others_could_have_moved_there_gives_a_result_its_rights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, linked: bool
+) -> None:
+    """Who can change a folder can move any file of ours to the name of the result, or what leads to it."""
+    (tmp_path / "shared" / "own").mkdir(parents=True)
+    target, link = tmp_path / place / "file", tmp_path / "link"
+    link.symlink_to(target)
+    monkeypatch.chdir(target.parent)
+    for private, shared_mode in product((True, False), (0o777, 0o1777)):
+        (tmp_path / "shared").chmod(shared_mode)
+        if place == "shared/own" and shared_mode == 0o1777:
+            # Nobody else can exchange a folder of ours in one of this mode.
+            continue
+        target.touch()
+        target.chmod(0o666)
+        write_result(link if linked else Path("file"), b"exported", private)
+        assert mode(target) == (0o600 if private else 0o666 & ~_umask())
+
+
+def _umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask
+
+
 @each_row("write", [write_result, lambda file, data: open_result(file).close()])
 @each_row("before", [Path.touch, os.mkfifo])
 def test_a_link_that_comes_after_the_look_is_not_followed(
@@ -260,7 +334,7 @@ def test_a_link_that_comes_after_the_look_is_not_followed(
 def test_a_file_in_the_place_of_a_folder_is_said_to_be_none(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError):
-        make_folder(tmp_path / "file" / "gputui")
+        private_folder(tmp_path / "file" / "gputui")
 
 
 def test_readers_see_the_whole_of_one_text_or_of_the_other(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gputui.allocating.settings import BOM, ScreenSettings, SettingsError, own_file, refuse_of_others
 from gputui.system.environment import Environ
-from gputui.system.files import NoHomeError, alone, make_folder, private_folder, state_folder, write_private
+from gputui.system.files import NoHomeError, alone, private_folder, state_folder, write_private
 
 _KEYS = {"keymap": "keys"}
 """The key in the file for a field of ScreenSettings, where it is not the field's name."""
@@ -37,25 +37,25 @@ def save(environ: Environ, changes: Iterable[tuple[str, str, object]]) -> None:
     try:
         # A settings file is often a link into a repository of such files; it stays a link.
         file = Path(os.path.realpath(named))
-        make_folder(file.parent)
         state = state_folder(environ)
         private_folder(state)
         # Two screens that save at once would undo each other's changes. The lock is not in the file's own
         # folder: others can often read that folder, so they could take the lock and keep it.
         with alone(state / ".settings.lock"):
-            mode = _mode(file)
-            if mode is not None and not mode & 0o222:
+            is_there = file.exists()
+            mode = file.stat().st_mode & 0o777 if is_there else 0o600
+            if not mode & 0o222:
                 # A rename would replace it nevertheless, and so would root.
                 raise SettingsError(f"{named}: the file is read-only")
-            text = "" if mode is None else file.read_bytes().decode()
+            text = file.read_bytes().decode() if is_there else ""
             changed = text.removeprefix(BOM)
             for table, key, value in changes:
                 changed = _with(changed, table, key, value, named)
             if "\r\n" in text:
                 changed = re.sub(r"(?<!\r)\n", "\r\n", changed)
-            write_private(file, (BOM if text.startswith(BOM) else "") + changed, synced=True)
-            if mode is not None:
-                file.chmod(mode)
+            if text.startswith(BOM):
+                changed = BOM + changed
+            write_private(file, changed, synced=True, mode=mode, folders=True)
     except NoHomeError as error:
         raise SettingsError(str(error)) from None
     except OSError as error:
@@ -81,11 +81,3 @@ def _with(text: str, name: str, key: str, value: object, named: str) -> str:
     else:
         table[key] = list(value) if isinstance(value, tuple) else value
     return tomlkit.dumps(document)
-
-
-def _mode(file: Path) -> int | None:
-    """The permission bits of a file, None where there is no file."""
-    try:
-        return file.stat().st_mode & 0o777
-    except FileNotFoundError:
-        return None

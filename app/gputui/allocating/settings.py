@@ -189,7 +189,7 @@ def _refuse(file: str, reason: str | None) -> None:
 
 def _at_once(file: str, flags: int) -> int:
     """Open a file without waiting, even a named pipe that nobody writes to. Returns the descriptor."""
-    return os.open(file, flags | getattr(os, "O_NONBLOCK", 0))
+    return os.open(file, flags | os.O_NONBLOCK)
 
 
 def own_file(environ: Environ) -> str | None:

@@ -44,6 +44,7 @@ def set_up(names: Sequence[str]) -> list[str]:
     """Create the folders of these users, or of all users who can log in. Return the lines for /etc/fstab that
     create them at each boot. Without root, only return the lines. Raises RequestError."""
     users = [_named(name) for name in names] or list(_who_can_log_in())
+    told = []
     if os.geteuid() == 0:
         if not folder.base({})[1]:
             _refuse_if_claimed()
@@ -58,7 +59,8 @@ def set_up(names: Sequence[str]) -> list[str]:
                 _make(user)
         except OSError as error:
             raise RequestError(f"{error.filename}: {error.strerror}") from None
-    told = [] if os.geteuid() == 0 else ["# For /etc/fstab; `gputui claims --setup`, as root, does it now."]
+    else:
+        told = ["# For /etc/fstab; `gputui claims --setup`, as root, does it now."]
     return told + [f"gputui {user.place} tmpfs {user.options},x-mount.mkdir 0 0" for user in users]
 
 

@@ -160,15 +160,14 @@ def _unit() -> str:
 
 
 def _write(file: str | None) -> int:
-    from gputui.system.files import make_folder, write_private
+    from gputui.system.files import write_private
 
     if file is None:
         raise WrongCallError("there is no home folder for the settings; set HOME or XDG_CONFIG_HOME")
     if os.path.lexists(file):
         raise WrongCallError(f"{file} already exists and is not overwritten")
     try:
-        make_folder(Path(file).parent)
-        write_private(Path(file), template())
+        write_private(Path(file), template(), folders=True)
     except OSError as error:
         raise WrongCallError(f"cannot write {file}: {error.strerror}") from None
     say(f"wrote {file}")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
+import contextlib
+import os
+import sys
 from pathlib import Path
 
 import gputui
 from gputui.cli.common import DONE, Call, Parser, WrongCallError, add_json_option, print_json, print_lines
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import Document, View
-from gputui.system.terminal_abilities import is_terminal
+from gputui.system.terminal_abilities import can_draw, is_terminal
 
 PAGES = Document("pages", pages=View(None, "page title", page=str, title=str).list)
 PAGE = Document("page text", page=str, text=str)
@@ -31,21 +33,21 @@ def main(args: Call) -> int:
     if not found:
         raise WrongCallError("this copy of gputui has no documentation pages; an installed gputui has them")
     if args.page is None:
-        titles = {name: _title(file) for name, file in found.items()}
+        rows = [{"page": name, "title": _title(file)} for name, file in found.items()]
         if args.json:
-            print_json(PAGES.write(pages=[{"page": name, "title": title} for name, title in titles.items()]))
+            print_json(PAGES.write(pages=rows))
         else:
-            print_lines(aligned(list(titles.items())))
+            print_lines(aligned([tuple(row.values()) for row in rows]))
         return DONE
     if args.page not in found:
-        close = difflib.get_close_matches(args.page, found, 1)
-        meant = f"did you mean {close[0]}?" if close else f"there are: {', '.join(found)}"
-        raise WrongCallError(f"no page is called {args.page!r}; {meant}")
+        raise WrongCallError(f"no page is called {args.page!r}; there are: {', '.join(found)}")
     text = found[args.page].read_text(encoding="utf-8")
     if args.json:
         print_json(PAGE.write(page=args.page, text=text))
     else:
-        _show(text)
+        if is_terminal(sys.stdout) and can_draw(os.environ):
+            _become_pager(found[args.page])
+        print(text, end="")
     return DONE
 
 
@@ -63,12 +65,18 @@ def _title(file: Path) -> str:
         return lines.readline().lstrip("# ").rstrip("\n")
 
 
-def _show(text: str) -> None:
-    import sys
+def _become_pager(file: Path) -> None:
+    """Become the user's pager, which reads the page from stdin; return where there is none to start."""
+    import shlex
 
-    if is_terminal(sys.stdout):
-        from pydoc import pager
+    from gputui.launching.launch import Launch
+    from gputui.launching.start import StartError, replace_process
+    from gputui.system.trust import program
 
-        pager(text)
-    else:
-        print(text, end="")
+    # (ValueError: a quotation mark in PAGER has no second one.)
+    with contextlib.suppress(ValueError, StartError):
+        name, *options = shlex.split(os.environ.get("PAGER", "")) or ["less"]
+        place = program(name, os.environ.get("PATH"))
+        if place is not None:
+            os.dup2(os.open(file, os.O_RDONLY), 0)
+            replace_process(Launch((place, *options)), os.environ)

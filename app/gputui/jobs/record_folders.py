@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from gputui.inventory.job import JobError, NoSuchJobError
 from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.typed_json import DocumentError, loads
-from gputui.system.files import private_folder, read_own
+from gputui.system.files import make_folder, private_folder, read_own
 from gputui.system.trust import how_changed
 
 _LETTERS, _DIGITS = "abcdefghjkmnpqrstuvwxyz", "23456789"
@@ -63,8 +63,7 @@ def new_folder(parent: Path) -> Path:
             drawn = zip((_LETTERS, _DIGITS) * 2, os.urandom(4), strict=True)
             folder = parent / "".join(signs[number % len(signs)] for signs, number in drawn)
             with contextlib.suppress(FileExistsError):
-                folder.mkdir(0o700)
-                folder.chmod(0o700)
+                make_folder(folder)
                 return folder
     except OSError as error:
         raise cannot_keep(parent, error) from None

@@ -79,8 +79,8 @@ def answers() -> Iterator[Path]:
 
     It is in /tmp if other users could replace one in TMPDIR (TMPDIR=/scratch).
     """
-    unsafe = who_can_change(f"{tempfile.gettempdir()}/.") is not None
-    folder = Path(tempfile.mkdtemp(prefix="gputui-check-", dir="/tmp" if unsafe else None))
+    elsewhere = who_can_change(f"{tempfile.gettempdir()}/.")
+    folder = Path(tempfile.mkdtemp(prefix="gputui-check-", dir="/tmp" if elsewhere else None))
     try:
         yield folder
     finally:

@@ -72,53 +72,44 @@ def _state_folder(environ: Environ) -> Path:
     return Path(home, "Library/Application Support" if sys.platform == "darwin" else ".local/state", "gputui")
 
 
-def make_folder(folder: Path) -> None:
-    """Create the folder and its missing parents for our user alone. Raise OSError."""
-    for part in (*reversed(folder.parents), folder):
-        if not part.is_dir():
-            try:
-                part.mkdir(0o700)
-            except FileExistsError:
-                if part.is_dir():
-                    # Another process was quicker: it may be another user's link.
-                    continue
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(part)) from None
-            part.chmod(0o700)  # whatever the umask left of it
-
-
 def private_folder(folder: Path) -> None:
-    """Create a folder of gputui's own, or remove the rights of others from an existing one.
+    """Create a folder of gputui's own, with the missing ones above it, or remove the rights of others from an
+    existing one.
 
     Raise OSError, and NotPrivateError where other users can change it or the path to it.
     """
-    # (Before it is made: others could put a link in its place before it gets its mode.)
-    _check(folder)
-    make_folder(folder)
-    if folder.stat().st_mode & 0o077:
-        folder.chmod(0o700)
+    with _place(folder / "file", folders=True, own=True) as (here, _):
+        if os.fstat(here).st_mode & 0o077:
+            # (The folder of the descriptor, whatever has its name by now.)
+            os.chmod(".", 0o700, dir_fd=here)
 
 
-def _check(folder: Path) -> None:
-    """Raise NotPrivateError where other users can change a folder, or the path to it."""
-    reason = who_can_change(str(folder.absolute()))
-    if reason is not None:
-        raise NotPrivateError(reason)
+def make_folder(folder: str | Path, mode: int = 0o700, parent: int | None = None) -> None:
+    """Create one folder of this mode, whatever the umask. Raise OSError.
+
+    `parent` is a descriptor of the folder above. The mode is set by a descriptor of the new folder: a link
+    that is in its place by then gives the mode to no other folder.
+    """
+    os.mkdir(folder, 0o700, dir_fd=parent)
+    handle = os.open(folder, os.O_NOFOLLOW | _FOLDER, dir_fd=parent)
+    try:
+        os.fchmod(handle, mode)
+    finally:
+        os.close(handle)
 
 
-def write_private(file: Path, content: str | bytes, synced: bool = False, mode: int = 0o600) -> None:
-    """Write a file that only its owner can read, unless `mode` says more; its folder must exist, and no other
-    user can write into it. A link there is replaced, not followed.
+def write_private(
+    file: Path, content: str | bytes, synced: bool = False, mode: int = 0o600, folders: bool = False
+) -> None:
+    """Write a file that only its owner can read, unless `mode` says more; no other user can write into its
+    folder. A link there is replaced, not followed.
 
     `synced`: flush to the disk before returning, for data that must survive a power failure; this may take a
-    second. Raise OSError, and leave the old file then.
+    second. `folders`: make missing folders, for our user alone. Raise OSError, and leave the old file then.
     """
     data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
-    _check(file.parent)
-    folder = os.open(file.parent, _NAME_ONLY | _FOLDER)
-    try:
-        _replace(folder, file.name, data, mode, synced)
-    finally:
-        os.close(folder)
+    with _place(file, folders, last=False, own=True) as (folder, name):
+        _replace(folder, name, data, mode, synced)
 
 
 def append_private(file: Path, content: str) -> int:
@@ -127,9 +118,7 @@ def append_private(file: Path, content: str) -> int:
     Raise OSError, also where the disk is full; a part may be written then.
     """
     data = content.encode()
-    with os.fdopen(
-        _checked(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _OLD, 0o600)), "ab"
-    ) as own:
+    with os.fdopen(open_own(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as own:
         os.fchmod(own.fileno(), 0o600)  # whatever the umask left of it
         own.write(data)
         return own.tell()
@@ -145,9 +134,16 @@ def create_private(file: Path, flags: int) -> int:
 def open_own(file: Path, flags: int = os.O_RDONLY) -> int:
     """Return a descriptor of a regular file of our own, not a link; never block (a named pipe).
 
-    Raise OSError, and NotPrivateError where other users can change it.
+    With O_CREAT, a new file is for our user alone. Raise OSError, and NotPrivateError where other users can
+    change it.
     """
-    return _checked(os.open(file, flags | _OLD))
+    handle = os.open(file, flags | _OLD, 0o600)
+    facts = os.fstat(handle)
+    reason = how_changed(facts, handle)
+    if stat.S_ISREG(facts.st_mode) and reason is None:
+        return handle
+    os.close(handle)
+    raise NotPrivateError(f"{reason} it" if reason else "it is not a regular file")
 
 
 def read_own(file: Path, most: int) -> bytes:
@@ -158,22 +154,27 @@ def read_own(file: Path, most: int) -> bytes:
 
 def open_lock(file: Path) -> int:
     """Return a descriptor of a lock file, which is created if missing. Raise OSError."""
-    return _checked(os.open(file, os.O_RDWR | os.O_CREAT | _OLD, 0o600))
+    return open_own(file, os.O_RDWR | os.O_CREAT)
 
 
-def take_lock(file: Path) -> int | None:
+def take_lock(file: Path, if_possible: bool = False) -> int | None:
     """Return a descriptor that holds the lock of this file, which is created if missing; None where another
-    process holds it. Raise OSError."""
+    process holds it. Raise OSError.
+
+    `if_possible`: without the lock where files cannot be locked (some NFS).
+    """
     import fcntl
 
     handle = open_lock(file)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    except BlockingIOError:
         os.close(handle)
-        if isinstance(error, BlockingIOError):
-            return None
-        raise
+        return None
+    except OSError:
+        if not if_possible:
+            os.close(handle)
+            raise
     return handle
 
 
@@ -184,39 +185,21 @@ def alone(file: Path) -> Iterator[None]:
     It must be in a private folder, because everybody who can read a file can lock it. Where files cannot be
     locked (some NFS), go on at once. Raise OSError, also if another process holds the lock for a second.
     """
-    import fcntl
-
-    handle = open_lock(file)
+    deadline = time.monotonic() + _PATIENCE
+    while (handle := take_lock(file, if_possible=True)) is None:
+        if time.monotonic() >= deadline:
+            raise TimeoutError(errno.ETIMEDOUT, f"another gputui holds {str(file)!r}")
+        time.sleep(0.01)
     try:
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise TimeoutError(errno.ETIMEDOUT, f"another gputui holds {str(file)!r}") from None
-                time.sleep(0.01)
-                continue
-            except OSError:
-                pass
-            break
         yield
     finally:
         os.close(handle)
 
 
-def _checked(handle: int) -> int:
-    facts = os.fstat(handle)
-    reason = how_changed(facts, handle)
-    if stat.S_ISREG(facts.st_mode) and reason is None:
-        return handle
-    os.close(handle)
-    raise NotPrivateError(f"{reason} it" if reason else "it is not a regular file")
-
-
 def write_result(file: Path, data: bytes, private: bool = False, folders: bool = False) -> None:
     """Write a file that the user named, with the present rights of a file of ours, or those that the umask
-    leaves to a new file: rights that another user has chosen would be rights to a file of ours.
+    leaves to a new file: rights that another user has chosen would be rights to a file of ours. Where others
+    can change the folder, they can move any file of ours there, and so choose the rights, too.
 
     `private`: a new file is for the user alone. `folders`: make missing folders. Raise OSError.
     """
@@ -229,7 +212,8 @@ def write_result(file: Path, data: bytes, private: bool = False, folders: bool =
         mode, group = 0o600 if private else None, -1
         with contextlib.suppress(FileNotFoundError):
             facts = os.lstat(name, dir_fd=folder)
-            if facts.st_uid == os.geteuid():
+            ways = (file, file.resolve())
+            if facts.st_uid == os.geteuid() and not any(who_can_change(str(way.parent)) for way in ways):
                 mode, group = facts.st_mode & 0o777, facts.st_gid
         _replace(folder, name, data, mode, group=group)
 
@@ -291,14 +275,21 @@ def _refuse_another_s(facts: os.stat_result) -> None:
 
 
 @contextlib.contextmanager
-def _place(file: Path, folders: bool = False, last: bool = True) -> Iterator[tuple[int, str]]:
-    """Yield the folder (a descriptor for its name only) and the name of a file that the user named, behind
-    all links. Raise OSError for a link of another user, which could lead to any file of ours: others can put
-    one in the place of anything that is in a folder of theirs, at any moment.
+def _place(
+    file: Path, folders: bool = False, last: bool = True, own: bool = False
+) -> Iterator[tuple[int, str]]:
+    """Yield the folder (a descriptor for its name only) and the name of a file, behind all links.
+
+    Raise OSError for a link of another user, which could lead to any file of ours: others can put one in the
+    place of anything that is in a folder of theirs, at any moment.
 
     folders  make missing folders; those in a folder of another user are for our user alone
     last     follow a link in the place of the file itself
+    own      refuse a folder that other users can change, before any is made, and again where it is entered:
+             they may have made it in between. New folders are for our user alone
     """
+    if own and (reason := who_can_change(str(file.absolute().parent))):
+        raise NotPrivateError(reason)
     here = os.open(".", _NAME_ONLY | _FOLDER)
     try:
         ahead, links = [*reversed(file.parts)], 0
@@ -312,7 +303,10 @@ def _place(file: Path, folders: bool = False, last: bool = True) -> Iterator[tup
                 if not folders:
                     raise
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, 0o777 if _is_own_folder(here) else 0o700, dir_fd=here)
+                    if own:
+                        make_folder(name, parent=here)
+                    else:
+                        os.mkdir(name, 0o777 if _is_own_folder(here) else 0o700, dir_fd=here)
                 ahead.append(name)
                 continue
             try:
@@ -327,6 +321,9 @@ def _place(file: Path, folders: bool = False, last: bool = True) -> Iterator[tup
                     ahead += reversed(Path(os.readlink(link, dir_fd=at)).parts)
                     links += 1
                     continue
+                # (A descriptor for the name only has no access list to be read: its path has.)
+                if own and ahead and (why := how_changed(facts, f"/proc/self/fd/{step}", True)):
+                    raise NotPrivateError(f"{why} a folder that leads there")
                 if ahead:
                     here, step = step, here
             finally:
@@ -354,7 +351,7 @@ def _made(folder: int, name: str, mode: int | None, group: int = -1) -> int:
         # (It has none, or the file system or the operating system has no access lists.)
         with contextlib.suppress(OSError, AttributeError):
             os.removexattr(handle, ACCESS_LIST)
-        group = os.getegid() if group < 0 else group
+        group = os.getegid()
         if mode is None:
             umask = os.umask(0o077)
             os.umask(umask)

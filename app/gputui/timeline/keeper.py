@@ -93,9 +93,7 @@ class Keeper:
     def note(self, read: Callable[[], Snapshot]) -> None:
         """Add one reading to the usage, for a call that ends at once; none while another run reads. Raise
         OSError and NoHomeError."""
-        file = self._file()
-        private_folder(file.parent)
-        if self._has_lock(file):
+        if self._has_lock(self._file()):
             try:
                 meter = Meter(self._day(self._clock())[1])
                 meter.add(read())
@@ -122,7 +120,6 @@ class Keeper:
         of its day."""
         try:
             file = self._file()
-            private_folder(file.parent)
             if self._has_lock(file):
                 self._keep_day(day)
                 if keys := ring_file.kept_keys(store, end):
@@ -165,6 +162,7 @@ class Keeper:
 
     def _has_lock(self, file: Path) -> bool:
         """Return whether this run is the one that writes: it becomes so once no other run writes."""
+        private_folder(file.parent)
         if self._lock is None:
             self._lock = take_lock(file.with_name(f".{file.stem}.lock"))
         return self._lock is not None

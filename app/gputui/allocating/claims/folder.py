@@ -240,10 +240,11 @@ def older_folder(environ: Environ) -> Path | None:
 def _make(folder: Path, mode: int) -> str | None:
     """Make a folder, under another name first, so that the final name is always complete. Return the error,
     if any."""
+    from gputui.system.files import make_folder
+
     new = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}")
     try:
-        new.mkdir(0o700)
-        new.chmod(mode)
+        make_folder(new, mode)
         try:
             new.rename(folder)
         except OSError:

@@ -62,6 +62,7 @@ def whole():
     return True
 
 above = os.path.dirname(folder)
+refuse_what_others_can_change(who_can_change(folder))
 os.makedirs(above, 0o700, exist_ok=True)
 refuse_what_others_can_change(who_can_change(folder))
 if whole():
