@@ -422,6 +422,7 @@ HARMLESS = [
     "docker run image:tag@sha256:9f8e7d6c5b4a39281706f5e4d3c2b1a09f8e7d6c5b4a39281706f5e4d3c2b1a0",
     "docker run -e HF_TOKEN image",
     "docker run --env HF_TOKEN image",
+    "mpirun -x HF_TOKEN python t.py",
     "pip install git+ssh://git@host/x git+https://host/x@v1.0#egg=x",
     "ssh -p 22 ana@host:22 python t.py",
     "rsync -a x ana@host:/data/out",
@@ -605,4 +606,4 @@ def test_the_time_for_a_long_word_grows_with_its_length_alone(part: str) -> None
         without_secrets(("python", "t.py", part * (length // len(part))))
         return time.thread_time() - began
 
-    assert min(seconds(64_000) for _ in range(3)) < 6 * min(seconds(16_000) for _ in range(3)) + 0.05
+    assert min(seconds(16_000) for _ in range(3)) < 6 * min(seconds(4_000) for _ in range(3)) + 0.05

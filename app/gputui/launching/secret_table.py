@@ -335,13 +335,6 @@ PROGRAMS = (
         r"[\w.:/-]*(?:secret|token|passw(?:or)?d)[a-z_]*(?P<value>)",
         next="word",
     ),
-    # Hydra of MPICH and of Intel MPI: `-genv NAME VALUE`; `tmux setenv NAME VALUE`
-    Program(
-        "mpiexec -env",
-        "mpi(?:run|exec)(?:\\.hydra)?|tmux",
-        r"(?:[A-Z0-9]+_)*(?:SECRET|TOKEN|KEY|PASSWORD)(?P<value>)",
-        next="word",
-    ),
     Program("vault login", "vault", verbs=("login",), operand="secret"),
     Program("login -k", "swanlab|prefect", "-k(?P<value>(?s:.*))", verbs=("login",)),
     Program("mosquitto -P", "mosquitto_(?:pub|sub|rr)", "-P(?P<value>(?s:.*))"),

@@ -73,8 +73,10 @@ _SET_WITHIN = re.compile(
 """`set -x TOKEN x` of fish, `setenv TOKEN x` of csh, `read TOKEN <<< x`."""
 _SEVERAL = re.compile(r"(?:token|passw(?:or)?d|phrase|secret|key)s\Z", re.IGNORECASE)
 """The end of an option that takes several values."""
-_SETS = re.compile(r"-{1,2}(?:set(?:-?env)?|g?env|kv|opts?|options?|overrides?|param(?:eter)?s?|var|[Dosv])")
-"""Options that take a name and a value as two words."""
+_SETS = re.compile(
+    r"setenv|-{1,2}(?:set(?:-?env)?|g?env|kv|opts?|options?|overrides?|param(?:eter)?s?|var|[Dosv])"
+)
+"""Options and commands that take a name and a value as two words."""
 _HEADER_OPTION = re.compile("-H|--(?:proxy-)?header")
 _WHOLE_HEADER = re.compile(
     r"(?:-H|--(?:proxy-)?header=)?([A-Za-z_][\w.-]{0,99}):\s*(?:(?:Bearer|Basic|Token)\s+)?(.+)",
