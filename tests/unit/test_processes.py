@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 import weakref
@@ -21,13 +22,16 @@ import pytest
 
 from gputui.inventory.process import ANOTHER_NAMESPACE, OWNER_UNKNOWN
 from gputui.sources.simulated.boxes import BOXES
-from gputui.system import plain_processes, processes
+from gputui.system import plain_processes, processes, timed_reader
 from gputui.system.containers import container
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.process_stat import ProcessStat
 from gputui.system.processes import HostUse, Owner, ProcessTable
+from gputui.system.root import Root
+from gputui.system.root_processes import RootProcesses
 from simnvml import SimulatedNvml
 from table_tests import each_row
+from unit.claims_support import until
 
 NOBODY = 2**22 + 1
 """A pid that Linux never assigns."""
@@ -569,7 +573,7 @@ def test_a_cut_divides_no_character(sleeper: Callable[..., int]) -> None:
 
 def test_the_command_line_of_an_ancestor_is_cut_too(sleeper: Callable[..., int]) -> None:
     pid = sleeper(b"x" * 100_000)
-    found = processes._line(psutil.Process(pid), psutil.Process(pid).username())
+    found, _ = ProcessTable(host_pids=True)._line(psutil.Process(pid), psutil.Process(pid).username())
     assert found and len(found[0].command) < processes.MOST_COMMAND + 10
 
 
@@ -587,3 +591,106 @@ def test_a_command_line_that_is_empty_is_not_read_again(monkeypatch: pytest.Monk
     finally:
         os.waitpid(pid, 0)
     assert pid not in read_whole
+
+
+class Hogged:
+    """Command lines that nobody can read until they are released."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
+        self.pids, self.free = pids, threading.Event()
+        monkeypatch.setattr(processes, "_command", self.command)
+
+    def command(self, pid: int, most: int) -> bytes:
+        if pid in self.pids:
+            assert self.free.wait(60)
+        return b"train %d" % (pid - NOBODY)
+
+
+def of_another(pid: int, above: Fake | None = None) -> Fake:
+    process = Fake(command=f"train {pid}")
+    process.pid, process.above = NOBODY + pid, above
+    return process
+
+
+def test_a_command_line_that_cannot_be_read_is_waited_for_a_moment_and_read_later(
+    give: Give, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pid in range(20):
+        give(NOBODY + pid, of_another(pid))
+    hogged = Hogged(monkeypatch, *range(NOBODY, NOBODY + 15))
+    table, before = ProcessTable(host_pids=True), threading.active_count()
+    monkeypatch.setattr(processes, "name_of", lambda pid: f"name {pid - NOBODY}")
+    for _ in range(2):
+        found = [table.owner(NOBODY + pid) for pid in range(20)]
+        assert [each.command for each in found] == [f"name {pid}" for pid in range(20)]
+        assert {each.user for each in found} == {"mira"}, "it stays somebody's"
+        table.forget_all_but(set(range(NOBODY, NOBODY + 20)))
+        assert threading.active_count() - before <= timed_reader.MOST_LATE, "no thread waits between readings"
+    hogged.free.set()
+    until(lambda: threading.active_count() <= before)
+
+    def all_are_known() -> bool:
+        found = [table.owner(NOBODY + pid) for pid in range(20)]
+        table.forget_all_but(set(range(NOBODY, NOBODY + 20)))
+        return [each.command for each in found] == [f"train {pid}" for pid in range(20)]
+
+    until(all_are_known)
+
+
+def test_one_command_line_that_cannot_be_read_hides_no_other(
+    give: Give, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = of_another(3)
+    for pid in range(3):
+        give(NOBODY + pid, of_another(pid, parent if pid else None))
+    hogged = Hogged(monkeypatch, NOBODY, parent.pid)
+    table = ProcessTable(host_pids=True)
+    table._timed = timed_reader.TimedReader(2.0)
+    first, *others = (table.owner(NOBODY + pid) for pid in range(3))
+    assert first.command is None
+    assert [each.command for each in others] == ["train 1", "train 2"]
+    assert [each.ancestors[0].command for each in others] == ["", ""]
+    table.forget_all_but(set(range(NOBODY, NOBODY + 3)))
+    hogged.free.set()
+
+    def all_are_known() -> bool:
+        first, *others = (table.owner(NOBODY + pid) for pid in range(3))
+        table.forget_all_but(set(range(NOBODY, NOBODY + 3)))
+        return first.command == "train 0" and all(a.command == "train 3" for o in others for a in o.ancestors)
+
+    until(all_are_known)
+
+
+def test_our_own_processes_are_read_without_a_thread(
+    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: pytest.fail("a thread"))
+    assert ProcessTable(host_pids=True).owner(child.pid).command
+
+
+def test_a_call_ends_although_a_command_line_hangs() -> None:
+    code = (
+        "import threading; from gputui.system.timed_reader import TimedReader\n"
+        "try: TimedReader(0.01).read(1, threading.Event().wait)\n"
+        "except TimeoutError: print('late')"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
+    assert ended.stdout == b"late\n"
+
+
+def test_a_machine_that_is_recorded_waits_no_longer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    status = tmp_path / "proc/7/status"
+    status.parent.mkdir(parents=True)
+    status.write_text("Name:\tpython\nUid:\t1000\t1000\t1000\t1000\n")
+    free, read = threading.Event(), Root.bytes
+    monkeypatch.setattr(
+        Root,
+        "bytes",
+        lambda root, path, *most: (
+            free.wait(60) and b"train" if "cmdline" in path else read(root, path, *most)
+        ),
+    )
+    table = RootProcesses(Root(str(tmp_path)))
+    assert (table.owner(7).user, table.owner(7).command) == ("1000", "python")
+    free.set()
+    until(lambda: table.owner(7).command == "train")

@@ -282,6 +282,41 @@ SECRET = [
     "bash -c 'bash -c \"python t.py --pass hunter2\"'",
     "bash -c 'read HF_TOKEN <<<hunter2'",
     "TOKEN=hunter2 python t.py",
+    "python t.py --PassWord=hunter2",
+    "python t.py --passWD=hunter2",
+    "python t.py --kv 'auth_token = hunter2'",
+    "python t.py --kv 'auth_token : hunter2'",
+    "python t.py --kv 'auth_token := hunter2'",
+    "python t.py --kv 'auth_token => hunter2'",
+    "bash -c 'cat > c.ini <<EOF\n[a]\npassword = hunter2\nEOF\n'",
+    "python t.py 'lr = 1\npassword = hunter2\nseed = 2'",
+    "python -c \"os.environ['HF_TOKEN'] = r'hunter2'\"",
+    "python -c \"os.environ['HF_TOKEN'] = f'hunter2'\"",
+    "python -c \"os.environb[b'HF_TOKEN'] = b'hunter2'\"",
+    "python -c \"os.environ.setdefault('HF_TOKEN', '''hunter2''')\"",
+    "python -c \"os.environ['HF_TOKEN'] = '\\x5ahunter2'\"",
+    "python -c \"token = ('hunter2')\"",
+    "python -c \"(token := 'hunter2')\"",
+    "python -c \"token = os.getenv('TOKEN', 'hunter2')\"",
+    "python -c \"token = os.getenv('TOKEN', r'hunter2')\"",
+    'python t.py \'{"auth_token": ["hunter2"]}\'',
+    'python t.py \'{"auth_token": [["a"], ["hunter2"]]}\'',
+    'python t.py \'{"auth_token": {"value": "hunter2"}}\'',
+    'python t.py \'{"name": "auth_token", "value": "hunter2"}\'',
+    'python t.py \'{"value": "hunter2", "name": "auth_token"}\'',
+    'python t.py \'{"key": "auth_token", "value": "hunter2"}\'',
+    "python t.py 'auth_token: |\n  hunter2\n'",
+    "python t.py 'auth_token: |-\n  abc\n  hunter2\nlr: 1\n'",
+    "python t.py 'auth_token: !!str \"hunter2\"'",
+    "python t.py '<password>hunter2</password>'",
+    "python t.py --x=%7B%22token%22%3A%22hunter2%22%7D",
+    "python t.py --set hf_token hunter2",
+    "python t.py -o hf_token hunter2",
+    "python t.py --env HF_TOKEN hunter2",
+    "bash -c 'printf -v HF_TOKEN %s hunter2'",
+    "csh -c 'set token = hunter2'",
+    "python t.py --hf-tokens hunter2 hunter2",
+    "python t.py --passwords @A hunter2 --lr 1",
 ]
 
 
@@ -386,6 +421,8 @@ HARMLESS = [
     "docker run --gpus all -p 8080:80 --name key --user 1000:1000 -v /a:/b:ro nvcr.io/nvidia/pytorch:25",
     "docker run image:tag@sha256:9f8e7d6c5b4a39281706f5e4d3c2b1a09f8e7d6c5b4a39281706f5e4d3c2b1a0",
     "docker run -e HF_TOKEN image",
+    "docker run --env HF_TOKEN image",
+    "mpirun -x HF_TOKEN python t.py",
     "pip install git+ssh://git@host/x git+https://host/x@v1.0#egg=x",
     "ssh -p 22 ana@host:22 python t.py",
     "rsync -a x ana@host:/data/out",
@@ -414,6 +451,10 @@ HARMLESS = [
     "python t.py --embed_tokens 1 --special_tokens_map m.json --add_special_tokens",
     "python t.py --reset_position_ids --vocab_extra_ids 100 --make_vocab_size_divisible_by 128",
     "python t.py --data.token_budget 4000 --min_tokens 10 --token_level loss",
+    "python t.py --set lr 1 --env OMP_NUM_THREADS 8 --opts optimizer adam",
+    "python -c 'token = read_token(); key = load()'",
+    "python -c 'if token == eos: stop()'",
+    'python t.py \'{"name": "key", "value": 5}\' \'<token></token>\'',
     "python t.py --jwt_algorithm HS256 --auth_type none --auth none --basic_auth false",
 ]
 
@@ -552,3 +593,17 @@ def test_a_name_of_many_suffixes_is_judged_at_once(word: str) -> None:
     began = time.thread_time()
     assert without_secrets(("python", "t.py", word)) == (("python", "t.py", word), ())
     assert time.thread_time() - began < 0.1
+
+
+@pytest.mark.thorough
+@each_row(
+    "part",
+    ["token = [", "token = '", "token: |\n  x\n", "value: ", "<token>", '"key": {', "a%22token%22%3A%22"],
+)
+def test_the_time_for_a_long_word_grows_with_its_length_alone(part: str) -> None:
+    def seconds(length: int) -> float:
+        began = time.thread_time()
+        without_secrets(("python", "t.py", part * (length // len(part))))
+        return time.thread_time() - began
+
+    assert min(seconds(16_000) for _ in range(3)) < 6 * min(seconds(4_000) for _ in range(3)) + 0.05

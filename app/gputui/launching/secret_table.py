@@ -136,10 +136,14 @@ def is_named_secret(name: str, value: str) -> bool:
     """Whether the value is a secret, judged by the name first."""
     if _PLAIN_WORD.fullmatch(value) or is_reference(value):
         return False
-    plain = _HUMP.sub("_", _BEFORE_NAME.sub("", name, 1)[-_LONGEST_NAME:]).replace("-", "_").lower()
-    plain = _TAIL.sub("", re.sub(r"[^\w]+", ".", plain))
+    bare = _BEFORE_NAME.sub("", name, 1)[-_LONGEST_NAME:]
     rules = _NAMES + _OF_VARIABLES if name.isupper() else _NAMES
-    return any(re.fullmatch(rule, plain) and judge(value) for rule, judge in rules)
+    # `PassWord` is a password, too, in whatever case it is written.
+    for spelled in {_HUMP.sub("_", bare).lower(), bare.lower()}:
+        plain = _TAIL.sub("", re.sub(r"[^\w]+", ".", spelled.replace("-", "_")))
+        if any(re.fullmatch(rule, plain) and judge(value) for rule, judge in rules):
+            return True
+    return False
 
 
 # By shape: the prefixes of publishers' tokens, and the rest.
@@ -329,13 +333,6 @@ PROGRAMS = (
         "config set",
         "aws|git|dvc|pip3?|poetry|npm|rclone",
         r"[\w.:/-]*(?:secret|token|passw(?:or)?d)[a-z_]*(?P<value>)",
-        next="word",
-    ),
-    # Hydra of MPICH and of Intel MPI: `-genv NAME VALUE`; `tmux setenv NAME VALUE`
-    Program(
-        "mpiexec -env",
-        "mpi(?:run|exec)(?:\\.hydra)?|tmux",
-        r"(?:[A-Z0-9]+_)*(?:SECRET|TOKEN|KEY|PASSWORD)(?P<value>)",
         next="word",
     ),
     Program("vault login", "vault", verbs=("login",), operand="secret"),

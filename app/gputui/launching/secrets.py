@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import NamedTuple
 
 from gputui.launching.argument_vector import Split, likely_options, program_name
@@ -39,22 +39,31 @@ _NAMED_WITHIN = re.compile(rf"""{_NAME}['"]?\]?\+?=""")
 _VALUE_PATTERN = r"""'[^']*'?|"[^"]*"?|\$\([^)]*\)|`[^`]*`?|[^\s'";&|]+"""
 _VALUE = re.compile(_VALUE_PATTERN)
 _LONGEST_JUDGED = 512
-_QUOTED_WITHIN = re.compile(
-    rf"""{_NAME}\\?['"]?\]?\s{{0,9}}(?::\s\w{{1,20}}\s?=|:|=>?)\s{{0,9}}\\?(?P<quote>['"])(?=((?:(?!(?P=quote))[^\\])+))"""
+_KEY = re.compile(
+    r"""(?:(?<![\w-])|(?<=%2[27]))-{0,2}(?P<name>[A-Za-z_][\w.-]{0,99})(?P<closed>\\?['"]|%2[27])?\]?(?P<blank>\s{0,9})"""
+    r"""(?P<sign>:\s\w{1,20}\s?=(?!=)|:=|=>|\+?=(?!=)|[:,>]|%3[ADad])\s{0,9}"""
 )
-"""`"token": "x"` in JSON, `environ["TOKEN"] = "x"` in Python."""
-_NUMBER_WITHIN = re.compile(rf"""{_NAME}\\?['"]\s?:\s?([\w.+/=~-]+)""")
-"""`"password": 1234` in JSON."""
-_NEXT_WITHIN = re.compile(
-    r"""['"](-{1,2}[A-Za-z][\w.-]{0,99}|[A-Z_]{1,99})\\?['"],\s?\\?(?P<quote>['"])(?=((?:(?!(?P=quote))[^\\])+))"""
+"""A name with the sign between it and its value, as configurations and programs write them: `"token": `,
+`token = `, `environ["TOKEN"] = `, `token: str = `, `<token>`, `("TOKEN", `, `%22token%22%3A`."""
+_OPENING = re.compile(
+    r"""[|>][+-]?\d?[^\S\n]*\n(?P<block>[^\S\n]+)|(?:!!\w{1,20}\s)?(?:(?P<bracket>[(\[{])|[rRbBuUfF]{0,2}(?P<quote>\\?(?:\'{3}|"{3}|['"])|%2[27]))"""
 )
-"""`["--token", "x"]` in JSON, `putenv("TOKEN", "x")`."""
+"""The beginning of a value: a block of YAML, a bracket, or a quote with the letters of a Python string."""
+_BARE = re.compile(r"""(?=(?P<bare>[^\s,;&|'"`<>()\[\]{}]{1,4096}))(?P=bare)(?![(\[{\w])""")
+"""A value without quotes that is not a call."""
+_BLOCK = re.compile(r"[^\n]*(?:\n[^\S\n]+[^\n]*)*")
+_ENDS = {'"': re.compile(r'(?:[^"\\]|\\.)*', re.DOTALL), "'": re.compile(r"(?:[^'\\]|\\.)*", re.DOTALL)}
+_BRACKET = re.compile(r"([(\[{])|[)\]}]")
 _PAIR_WITHIN = re.compile(
-    r"""(?<!\w)name\\?['"]?\s?[:=]\s?\\?['"]?([A-Za-z_]\w{0,99})\\?['"]?,\s?\\?['"]?[\w.\[\]]{0,99}?value\\?['"]?\s?[:=]\s?(\\?['"][^'"]+|[^\s,}\]'"]+)"""
+    r"""(?<!\w)(?:name|key)\\?['"]?\s?[:=]\s?\\?['"]?([A-Za-z_]\w{0,99})\\?['"]?,\s?\\?['"]?[\w.\[\]]{0,99}?value\\?['"]?\s?[:=]\s?(\\?['"][^'"]+|[^\s,}\]'"]+)"""
 )
 """`{"name": "TOKEN", "value": "x"}` of Kubernetes and AWS, `env[0].name=TOKEN,env[0].value=x` of Helm."""
+_VALUE_BEFORE = re.compile(
+    r"""(?<!\w)value['"]?\s?[:=]\s?['"]?([^'",\n]{1,200})['"]?,\s?['"]?(?:name|key)['"]?\s?[:=]\s?['"]?([A-Za-z_]\w{0,99})"""
+)
+"""The same with the value first."""
 _SAID_WITHIN = re.compile(
-    rf"{_NAME}:\s?(?:(?:Bearer|Basic|Token)\s+)?(?!(?:Bearer|Basic|Token)\s)(?=([\w.+/=~-]{{6,999}})(?![\w.+/=~(-]))",
+    rf"{_NAME}\s{{0,3}}:\s{{0,3}}(?:(?:Bearer|Basic|Token)\s+)?(?!(?:Bearer|Basic|Token)\s)(?=([\w.+/=~-]{{6,999}})(?![\w.+/=~(-]))",
     re.IGNORECASE,
 )
 """`X-Api-Key: xxxxxx`, `{token: xxxxxx}`."""
@@ -62,6 +71,12 @@ _SET_WITHIN = re.compile(
     rf"""(?<![\w-])(?:(?:setenv|set(?:\s+-{{1,2}}\w{{1,9}})+)\s+([A-Za-z_]\w{{0,99}})\s+|([A-Za-z_]\w{{0,99}})\s*<<<\s*)({_VALUE_PATTERN})"""
 )
 """`set -x TOKEN x` of fish, `setenv TOKEN x` of csh, `read TOKEN <<< x`."""
+_SEVERAL = re.compile(r"(?:token|passw(?:or)?d|phrase|secret|key)s\Z", re.IGNORECASE)
+"""The end of an option that takes several values."""
+_SETS = re.compile(
+    r"setenv|-{1,2}(?:set(?:-?env)?|g?env|kv|opts?|options?|overrides?|param(?:eter)?s?|var|[Dosv])"
+)
+"""Options and commands that take a name and a value as two words."""
 _HEADER_OPTION = re.compile("-H|--(?:proxy-)?header")
 _WHOLE_HEADER = re.compile(
     r"(?:-H|--(?:proxy-)?header=)?([A-Za-z_][\w.-]{0,99}):\s*(?:(?:Bearer|Basic|Token)\s+)?(.+)",
@@ -181,8 +196,18 @@ def _in_call(call: Sequence[_Word]) -> Iterator[_Found]:
             glued = option.glue is not None
             place, start = (option.place, len(option.spelling) + 1) if glued else (option.place + 1, 0)
             yield from call[place].secret(option.spelling, start)
+            if _SEVERAL.search(option.spelling) and not glued:
+                for word in takewhile(lambda each: not each.text.startswith("-"), call[place + 1 :]):
+                    yield from word.secret(option.spelling, 0)
     before = ""
-    for word in call:
+    # `docker run --env TOKEN IMAGE` passes a variable on; `printf -v TOKEN %s x` has a format.
+    sets = _ENGINES.isdisjoint(word.text for word in call)
+    for index, word in enumerate(call):
+        if sets and _SETS.fullmatch(before):
+            values = (each for each in call[index + 1 :] if not each.text.startswith("%"))
+            value = next(values, None)
+            if value and not value.text.startswith("-") and is_named_secret(word.text, value.text):
+                yield from value.secret(word.text, 0)
         for name, span in (*_assignments(word.text), *_within(word.text)):
             yield from word.secret(name, *span)
         if _HEADER_OPTION.fullmatch(before) or _HEADER_OPTION.match(word.text):
@@ -318,11 +343,60 @@ def _within(word: str) -> Iterator[tuple[str, tuple[int, int]]]:
     for name, shape in SHAPES:
         for match in re.finditer(shape, word):
             yield name, match.span(1)
-    for pattern in (_QUOTED_WITHIN, _NUMBER_WITHIN, _NEXT_WITHIN, _PAIR_WITHIN, _SAID_WITHIN, _SET_WITHIN):
+    for match in _VALUE_BEFORE.finditer(word):
+        if is_named_secret(match[2], match[1]):
+            yield match[2], match.span(1)
+    yield from _named_values(word)
+    for pattern in (_PAIR_WITHIN, _SAID_WITHIN, _SET_WITHIN):
         for match in pattern.finditer(word):
             name = match[1] or match[2]
             if is_named_secret(name, match[match.re.groups].strip("'\"")):
                 yield name, match.span(match.re.groups)
+
+
+def _named_values(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield the values that follow a secret's name in a text, each to its end."""
+    at = 0
+    while key := _KEY.search(text, at):
+        at = key.end()
+        opening = _OPENING.match(text, at)
+        start = opening.end() if opening else at
+        # The value is judged by its beginning: its end may be far away.
+        end = _end_of_value(text, key, opening, start + _LONGEST_JUDGED)
+        if end > start and is_named_secret(key["name"], text[start:end]):
+            at = _end_of_value(text, key, opening, len(text))
+            yield key["name"], (start, at)
+
+
+def _end_of_value(text: str, key: re.Match[str], opening: re.Match[str] | None, most: int) -> int:
+    """Return where the value of a key ends, 0 where none follows; an unclosed value extends to the end.
+
+    At most `most` characters of the text are read.
+    """
+    most = min(most, len(text))
+    sign, start = key["sign"], opening.end() if opening else key.end()
+    if sign == ">":
+        return max(0, text.find("<", start, most)) if text[key.start() - 1 : key.start()] == "<" else 0
+    if sign == "," and not (key["closed"] and (key["name"].isupper() or key[0].startswith("-"))):
+        return 0
+    if opening is None:
+        # `TOKEN= python t.py` of a shell has no value; _assignments() and _SAID_WITHIN find the others.
+        bare = sign in (":=", "=>") or (sign == "=" and key["blank"]) or (sign == ":" and key["closed"])
+        found = _BARE.match(text, start, most) if bare else None
+        return found.end() if found else 0
+    if opening["block"]:
+        return _BLOCK.match(text, start, most).end()  # type: ignore[union-attr]
+    if quote := opening["quote"]:
+        if quote in _ENDS:
+            return _ENDS[quote].match(text, start, most).end()  # type: ignore[union-attr]
+        end = text.find(quote, start, most)
+        return most if end < 0 else end
+    depth = 1
+    for bracket in _BRACKET.finditer(text, start, most):
+        depth += 1 if bracket[1] else -1
+        if not depth:
+            return bracket.start()
+    return most
 
 
 _SCRIPT = re.compile(r"[\w.@%+-]{1,80}\.(?:py|pyc|pyz|sh|bash|zsh|ksh|fish)")

@@ -22,6 +22,7 @@ from gputui.system.lock_holders import name_of
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.plain_processes import process_library
 from gputui.system.process_stat import exists, process_stat
+from gputui.system.timed_reader import TimedReader
 from gputui.system.users import own_name
 
 _MOST_ANCESTORS = 8
@@ -92,13 +93,17 @@ class ProcessTable:
         self._measured: dict[int, tuple[int | None, Any]] = {}
         """The processes whose use was read last: their start, and psutil's object, which
         keeps the CPU time for comparison."""
-        self._lines: dict[tuple[Any, str | None], tuple[Ancestor, ...]] = {}
+        self._lines: dict[tuple[Any, str | None], tuple[tuple[Ancestor, ...], bool]] = {}
         """A process (psutil's object) and its ancestors, cached because a thousand workers
-        have one parent."""
+        have one parent; and whether all command lines among them were read in time."""
+        self._timed = TimedReader()
+        self._unread: set[int] = set()
+        """The processes whose command line, or an ancestor's, was not read in time."""
 
     def owner(self, pid: int) -> Owner:
         """Return the owner of `pid` now; a pid that now belongs to another process is looked up again."""
-        if not self.lives(pid):
+        if pid in self._unread or not self.lives(pid):
+            self._unread.discard(pid)
             self._known[pid] = self._look_up(pid)
         return self.last(pid)
 
@@ -159,9 +164,11 @@ class ProcessTable:
             return Owner(note=OWNER_UNKNOWN if exists(pid) else ENDED)
 
     def forget_all_but(self, pids: set[int]) -> None:
-        """Drop the facts about processes that no device runs any more."""
+        """End a reading: drop the facts about processes that no device runs any more."""
         for pid in self._known.keys() - pids:
             del self._known[pid]
+        self._unread &= pids
+        self._timed.end_reading()
         # Parents change, so they are cached for one reading only.
         self._lines.clear()
 
@@ -171,12 +178,15 @@ class ProcessTable:
         facts: dict[str, Any] = {}
         for name, ask in (
             ("user", process.username),
-            ("command", lambda: _command(process)),
+            ("command", lambda: self._command(process, facts["user"])),
             ("started", process.create_time),
         ):
             try:
                 # A thousand workers have one user, and often one command: each text is kept once.
                 facts[name] = sys.intern(found) if isinstance(found := ask(), str) else found
+            except TimeoutError:
+                facts[name] = name_of(process.pid)
+                self._unread.add(process.pid)
             except (psutil.AccessDenied, psutil.ZombieProcess):
                 facts[name] = None
         ancestors = self._ancestors(process, facts["user"])
@@ -192,8 +202,57 @@ class ProcessTable:
         except psutil.Error:
             return ()
         if (parent, user) not in self._lines:
-            self._lines[parent, user] = _line(parent, user)
-        return self._lines[parent, user]
+            self._lines[parent, user] = self._line(parent, user)
+        line, complete = self._lines[parent, user]
+        if not complete:
+            self._unread.add(process.pid)
+        return line
+
+    def _line(self, process: Any, user: str | None) -> tuple[tuple[Ancestor, ...], bool]:
+        """Return a process and its ancestors, up to the first process of another user (sshd, init); and
+        whether all their command lines were read in time."""
+        psutil = process_library()
+
+        found: list[Ancestor] = []
+        complete = True
+        with contextlib.suppress(psutil.Error):
+            # The ancestors up to an error are right; the rest has ended, or is not visible.
+            while process is not None and len(found) < _MOST_ANCESTORS:
+                if user is None or process.username() != user or process.pid == 1:
+                    break
+                try:
+                    command = self._command(process, user, _MOST_OF_ANCESTOR)
+                except TimeoutError:
+                    command, complete = name_of(process.pid) or "", False
+                found.append(Ancestor(process.pid, command))
+                process = process.parent()
+        return tuple(found), complete
+
+    def _command(self, process: Any, user: str | None, most: int = MOST_COMMAND) -> str:
+        """Return the command line of a user's process as one text, truncated if long; without one, its name.
+
+        Raise psutil.Error, and TimeoutError where another user's is not read in time.
+        """
+        pid = process.pid
+        try:
+            if user == own_name():
+                data = _command(pid, most)
+            else:
+                data = self._timed.read((pid, _start(pid), most), lambda: _command(pid, most))
+        except TimeoutError:
+            raise
+        except OSError:
+            # The process has ended, or this is not Linux: psutil knows which.
+            return " ".join(process.cmdline())[:most] or str(process.name())
+        if not data:
+            # A kernel thread, or a zombie. psutil's name is not used, because it may read the whole command
+            # line again, and the owner of the process can have made that gigabytes long meanwhile.
+            return name_of(pid) or ""
+        cut = len(data) > most
+        # A character that is cut in two is left out.
+        text = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(data[:most], final=not cut)
+        # Some programs overwrite their arguments, and end them with many zeros.
+        return text.rstrip("\0").replace("\0", " ") + (" …" if cut else "")
 
 
 def _start(pid: int) -> int | None:
@@ -202,41 +261,10 @@ def _start(pid: int) -> int | None:
     return None if stat is None else stat.ticks
 
 
-def _line(process: Any, user: str | None) -> tuple[Ancestor, ...]:
-    """Return a process and its ancestors, up to the first process of another user (sshd, init)."""
-    psutil = process_library()
-
-    found: list[Ancestor] = []
-    with contextlib.suppress(psutil.Error):
-        # The ancestors up to an error are right; the rest has ended, or is not visible.
-        while process is not None and len(found) < _MOST_ANCESTORS:
-            if user is None or process.username() != user or process.pid == 1:
-                break
-            found.append(Ancestor(process.pid, _command(process, _MOST_OF_ANCESTOR)))
-            process = process.parent()
-    return tuple(found)
-
-
-def _command(process: Any, most: int = MOST_COMMAND) -> str:
-    """Return the command line as one text, truncated if long; for a process without one, its name.
-
-    Raise psutil.Error.
-    """
-    try:
-        with open(f"/proc/{process.pid}/cmdline", "rb") as file:  # noqa: PTH123
-            data = file.read(most + 1)
-    except OSError:
-        # The process has ended, or this is not Linux: psutil knows which.
-        return " ".join(process.cmdline())[:most] or str(process.name())
-    if not data:
-        # A kernel thread, or a zombie. psutil's name is not used, because it may read the whole command line
-        # again, and the owner of the process can have made that gigabytes long meanwhile.
-        return name_of(process.pid) or ""
-    cut = len(data) > most
-    # A character that is cut in two is left out.
-    text = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(data[:most], final=not cut)
-    # Some programs overwrite their arguments, and end them with many zeros.
-    return text.rstrip("\0").replace("\0", " ") + (" …" if cut else "")
+def _command(pid: int, most: int) -> bytes:
+    """Return a little more than the first `most` bytes of a command line. Raise OSError."""
+    with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123
+        return file.read(most + 1)
 
 
 def _container(pid: int) -> str | None:

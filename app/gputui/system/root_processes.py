@@ -37,7 +37,12 @@ class RootProcesses(ProcessTable):
             return Owner(note=OWNER_UNKNOWN)
         facts = pairs(status)
         uid = (facts.get("Uid", "").split() or [""])[0]
-        words = (self._root.bytes(f"/proc/{pid}/cmdline") or b"").rstrip(b"\0")
+        try:
+            read = self._timed.read(pid, lambda: self._root.bytes(f"/proc/{pid}/cmdline"))
+        except TimeoutError:
+            read = None
+            self._unread.add(pid)
+        words = (read or b"").rstrip(b"\0")
         command = words.replace(b"\0", b" ").decode(errors="replace") or facts.get("Name", "")
         return Owner(
             user=uid if whole(uid) is not None else None,
