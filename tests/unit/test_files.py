@@ -296,6 +296,10 @@ def test_no_file_that_others_could_have_moved_there_gives_a_result_its_rights(
         target.chmod(0o666)
         write_result(link if linked else Path("file"), b"exported", private)
         assert mode(target) == (0o600 if private else 0o666 & ~_umask())
+        # As that of mktemp(1): nobody has chosen more.
+        target.chmod(0o400)
+        write_result(link if linked else Path("file"), b"exported", private)
+        assert mode(target) == 0o400
 
 
 def _umask() -> int:

@@ -199,7 +199,7 @@ def alone(file: Path) -> Iterator[None]:
 def write_result(file: Path, data: bytes, private: bool = False, folders: bool = False) -> None:
     """Write a file that the user named, with the present rights of a file of ours, or those that the umask
     leaves to a new file: rights that another user has chosen would be rights to a file of ours. Where others
-    can change the folder, they can move any file of ours there, and so choose the rights, too.
+    can change the folder, they can move any file of ours there: its rights then only limit those of a new one.
 
     `private`: a new file is for the user alone. `folders`: make missing folders. Raise OSError.
     """
@@ -213,7 +213,12 @@ def write_result(file: Path, data: bytes, private: bool = False, folders: bool =
         with contextlib.suppress(FileNotFoundError):
             facts = os.lstat(name, dir_fd=folder)
             ways = (file, file.resolve())
-            if facts.st_uid == os.geteuid() and not any(who_can_change(str(way.parent)) for way in ways):
+            if facts.st_uid != os.geteuid():
+                pass
+            elif any(who_can_change(str(way.parent)) for way in ways):
+                # (That of mktemp(1) is for the user alone.)
+                mode = facts.st_mode & (_mode_of_new() if mode is None else mode)
+            else:
                 mode, group = facts.st_mode & 0o777, facts.st_gid
         _replace(folder, name, data, mode, group=group)
 
@@ -353,9 +358,7 @@ def _made(folder: int, name: str, mode: int | None, group: int = -1) -> int:
             os.removexattr(handle, ACCESS_LIST)
         group = os.getegid()
         if mode is None:
-            umask = os.umask(0o077)
-            os.umask(umask)
-            mode = 0o666 & ~umask
+            mode = _mode_of_new()
     if mode is not None:
         try:
             os.fchown(handle, -1, group)
@@ -363,6 +366,13 @@ def _made(folder: int, name: str, mode: int | None, group: int = -1) -> int:
             mode &= ~0o070
         os.fchmod(handle, mode)
     return handle
+
+
+def _mode_of_new() -> int:
+    """The mode that the umask leaves to a new file."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return 0o666 & ~umask
 
 
 def _replace(
