@@ -199,7 +199,8 @@ def alone(file: Path) -> Iterator[None]:
 def write_result(file: Path, data: bytes, private: bool = False, folders: bool = False) -> None:
     """Write a file that the user named, with the present rights of a file of ours, or those that the umask
     leaves to a new file: rights that another user has chosen would be rights to a file of ours. Where others
-    can change the folder, they can move any file of ours there: its rights then only limit those of a new one.
+    can change the folder, they can move any file of ours there: its rights then only limit those of a new
+    one.
 
     `private`: a new file is for the user alone. `folders`: make missing folders. Raise OSError.
     """
