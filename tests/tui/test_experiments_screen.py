@@ -187,9 +187,10 @@ async def test_a_comparison_is_a_row_with_its_runs_below_and_s_stops_all_of_it(d
     async with session(environ={**os.environ, **desk.environ}, size=(130, 40)) as s:
         (run,) = (each for each in all_jobs(desk.environ) if each.id != runner.id)
         await s.press("D")
-        assert runner.id in rows(s)[0] and "1 of 3" in rows(s)[0]
+        assert runner.id in rows(s)[0] and "0 of 3" in rows(s)[0]
         assert rows(s)[1].startswith(f"    {run.id}") and "X=0, 1st of 3" in rows(s)[1]
         assert s.app.screen.head(130)[-1][0].strip(" ─").startswith("1 running")  # type: ignore[attr-defined]
+        assert "stopped" not in " ".join(texts(s)), "an experiment that runs was called stopped"
         await s.press("j", "S")
         question = " ".join(texts(s, "#page-footer"))
         assert "2 of 3 runs" in question and runner.id in question

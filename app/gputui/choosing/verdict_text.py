@@ -324,9 +324,10 @@ def _used_by(processes: tuple[Process, ...], now: float, unused: str, idle: bool
         few += f" +{more}"
     if not unused:
         return full, few
-    # The program comes last: a narrow column cuts it.
+    # The program comes last, without its age: a narrow column cuts it.
     who = person(main.user or UNKNOWN, main.own)
-    return f"{full}, {unused}", f"{who} {unused}" + ("" if idle else f", {few.removeprefix(f'{who} ')}")
+    what = "" if idle else f", {program(main.command or UNKNOWN)}"
+    return f"{full}, {unused}", f"{who} {unused}{what}"
 
 
 def _does(user: str, idle: bool) -> str:

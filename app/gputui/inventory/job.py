@@ -91,7 +91,7 @@ class Part:
 
     experiment  its id
     title       what the run varies, "lr=3e-4"; of the job that runs it, what the experiment is
-    number      1 for the first run, 0 for a warm-up; of the job that runs it, how many have begun
+    number      1 for the first run, 0 for a warm-up; of the job that runs it, how many have ended
     of          the number of all runs
     whole       whether the job runs the experiment
     """
@@ -104,9 +104,9 @@ class Part:
 
     @property
     def words(self) -> str:
-        """ "lr=3e-4, 2nd of 4", "comparison d3a4 of lr: 2 of 4"."""
+        """ "lr=3e-4, 2nd of 4", "comparison d3a4 of lr: 2 of 4 done"."""
         if self.whole:
-            return f"{self.title}: {self.number} of {self.of}"
+            return f"{self.title}: {self.number} of {self.of} done"
         return f"{self.title}, {f'{nth(self.number)} of {self.of}' if self.number else 'warm-up'}"
 
 
@@ -324,10 +324,12 @@ def grouped(jobs: Iterable[Job]) -> list[list[Job]]:
 
 
 def _below(whole: Job, runs: list[Job]) -> list[Job]:
-    """The job that runs an experiment, with the devices of its runs and the number of those that have begun,
-    and below it its runs."""
+    """The job that runs an experiment, with the devices of its runs and the number of those that have ended,
+    and below it its runs. It waits while its runs wait."""
     current = [job for job in runs if not job.over] or runs
     devices = dict.fromkeys(device for job in reversed(current) for device in job.devices)
-    begun = max(job.part.number for job in (whole, *runs) if job.part)
-    part = replace(whole.part, number=begun) if whole.part else None
-    return [replace(whole, devices=tuple(devices), part=part), *runs]
+    ended = max(job.part.number for job in (whole, *runs) if job.part and (job is whole or job.over))
+    part = replace(whole.part, number=ended) if whole.part else None
+    waits = not whole.over and {job.state for job in current} == {"waiting"}
+    state = "waiting" if waits else whole.state
+    return [replace(whole, devices=tuple(devices), part=part, state=state), *runs]

@@ -290,7 +290,14 @@ ACTIONS: tuple[Action, ...] = (
         also="history charts graphs past",
         page=True,
     ),
-    Action("filter", "slash", "Filter the devices", "free, busy, a user, part of a name", also="search find"),
+    Action(
+        "filter",
+        "slash",
+        "Filter the devices",
+        "free, busy, a user, part of a name",
+        hint="filter",
+        also="search find",
+    ),
     Action(
         "messages",
         "",
@@ -316,7 +323,7 @@ ACTIONS: tuple[Action, ...] = (
         also="options preferences configure rules interval confine idle",
         page=True,
     ),
-    Action("sort", "s", "Sort the devices", "by utilization, memory, state, user"),
+    Action("sort", "s", "Sort the devices", "by utilization, memory, state, user", hint="sort"),
     Action(
         "columns",
         "",
@@ -367,13 +374,14 @@ DOZEN = (
     "copy",
     "edit",
     "jobs",
-    "detach",
     "processes",
     "topology",
     "device",
+    "filter",
+    "sort",
     "later",
+    "detach",
     "quit",
-    "clear",
 )
 """The actions that the line of keys names, the most used first."""
 

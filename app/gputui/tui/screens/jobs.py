@@ -163,7 +163,7 @@ class JobsScreen(JobsPage):
         shown("S", "stop", "stop"),
         shown("R", "rerun", "rerun"),
         shown("c", "clone", "clone"),
-        shown("v", "compare", "compare", about="Compare variants of the job's command"),
+        shown("v", "compare", "variants", about="Compare variants of the job's command"),
         shown("x,delete", "forget", "remove", "x"),
         shown("y", "copy", "copy"),
     ]
@@ -249,7 +249,8 @@ class JobsScreen(JobsPage):
             if runner is None or (runner.over and each.state == "running"):
                 runner = row_of(each)
             rows[runner.id] = replace(runner, part=each.part)
-            self._experiments[runner.id] = each
+            # Its own record says that it was stopped until the first run begins.
+            self._experiments[runner.id] = each if runner.over else replace(each, state="running")
         return rows.values()
 
     def _set_cursor(self, place: int, keys: Sequence[Hashable]) -> None:
