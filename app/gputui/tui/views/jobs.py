@@ -39,6 +39,8 @@ _LOG_LINES = 4
 
 _WIDE = 100
 """The width in cells from which a line has the peak memory, and ends with the last line of the log."""
+_LONG_STATE = 60
+"""The width in cells from which the state in the panel has the time that a job waits or has waited."""
 _LINES_OF_LAUNCH = 2
 """The most lines of a launch line on the jobs page: `y` copies all of it."""
 _MOST_ENDED = 3
@@ -82,9 +84,9 @@ def _rows(
     uses: Mapping[str, str],
     heading: bool = False,
 ) -> list[Line]:
-    """The same lines, uncut. Without a heading, the state has no words about the time, so that the names have
+    """The same lines, uncut. In a narrow panel, the state has no words about the time, so that the names have
     room."""
-    state = "outcome ran" if heading else "short time"
+    state = "outcome ran" if heading or width >= _LONG_STATE else "short time"
     names = f"id {state} on peak use title log" if width >= _WIDE else f"id {state} on use title"
     columns = [
         replace(column, most=max(column.most, width // 3)) if column.name == "NAME" else column
