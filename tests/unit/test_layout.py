@@ -306,7 +306,14 @@ def test_rows_are_counted_in_rows_and_those_of_the_device_at_the_cursor_are_amon
         assert labels == ["0", "1,2"] or device.index > 2, "no other row moves"
     headed = processes(app_state, 80, 12)
     assert _text(headed[1:2]).split() == ["GPU", "USER", "MEMORY", "FOR", "PID", "COMMAND"]
-    assert "idle first" in _text(headed[:1]) and "more" not in _text(headed[:1])
+    assert "more" not in _text(headed[:1])
+
+
+def test_the_order_of_the_processes_is_told_only_where_their_first_row_is_idle_or_ones_own() -> None:
+    busy_one, own = busy(gpu(0), job(10, user="ana")), busy(gpu(1), job(11, user="me", own=True))
+    for told, snapshot in ((False, box(busy_one, gpu(1))), (True, box(busy_one, own)), (True, BOX)):
+        rule, *_ = processes(AppState({}).with_snapshot(snapshot), 80, 12)
+        assert ("idle first" in _text([rule])) is told
 
 
 def test_where_all_links_are_the_same_words_say_so_and_other_panels_have_the_room() -> None:
@@ -440,6 +447,19 @@ def test_the_state_has_room_for_what_it_says_before_bars_limits_and_names(width:
     assert "H100" not in "".join(lines), "one name of all devices is in the header"
     if width >= 99:
         assert all(name in lines[0] for name in ("UTIL", "MEMORY", "°C", "W", "MBW%", "CLOCK"))
+
+
+def test_a_wider_terminal_never_has_a_poorer_table_except_where_the_second_column_opens() -> None:
+    widths = [lay_out(width, 40, 8, 6, [LINKS]).left.width for width in range(120, 241)]
+    assert widths == sorted(widths) and widths[0] >= 80
+    sides = [side_width(width) for width in range(120, 241)]
+    assert sides == sorted(sides)
+    app_state = AppState({}).with_snapshot(BOX)
+
+    def heading(width: int) -> list[str]:
+        return "".join(text for text, _ in table(app_state, width, 9).lines[0]).split()
+
+    assert heading(lay_out(130, 40, 8, 6, [LINKS]).left.width) == heading(100)
 
 
 def test_each_process_has_one_line_in_a_narrow_panel() -> None:
