@@ -32,6 +32,7 @@ from gputui.tui.layout import (
     side_width,
 )
 from gputui.tui.panels import PANELS_BY_NAME, parts
+from gputui.tui.screen_settings import ScreenSettings
 from gputui.tui.views.header import header
 from gputui.tui.views.help import help_lines
 from gputui.tui.views.launch import launch, lines_wanted
@@ -265,9 +266,18 @@ def test_what_has_no_room_is_left_out_whole_and_the_most_important_stays() -> No
 def test_a_small_screen_of_eight_gpus_has_its_lines_for_processes_and_counts_jobs_and_waiters() -> None:
     app_state = AppState({}).with_snapshot(BOX)
     heights = dict(lay_out(80, 24, 8, 6, parts(app_state, 80)).left.heights)
-    assert heights == {"jobs": 1, "queue": 1, "processes": 4}
+    assert heights == {"queue": 1, "processes": 5}, "two headings without rows are one line"
     told = {name: _text(PANELS_BY_NAME[name].lines(app_state, 80, lines)) for name, lines in heights.items()}
-    assert "1 running" in told["jobs"] and "D" in told["jobs"] and "2 in line" in told["queue"]
+    assert "jobs" in told["queue"] and "1 running" in told["queue"] and "2 in line" in told["queue"]
+    assert ": D" in told["queue"] and ": :queue" in told["queue"] and "more" not in told["queue"]
+    quiet = AppState({}).with_snapshot(replace(BOX, waiters=()))
+    heights = dict(lay_out(80, 24, 8, 6, parts(quiet, 80)).left.heights)
+    assert heights == {"jobs": 1, "processes": 5}
+    told = _text(PANELS_BY_NAME["jobs"].lines(quiet, 80, 1))
+    assert "1 running" in told and "D" in told and "more" not in told, "more than no row is nothing"
+    assert {"jobs", "queue"} <= dict(lay_out(60, 24, 8, 6, parts(app_state, 60)).left.heights).keys()
+    hidden = AppState({}, screen=ScreenSettings(hidden=("jobs",))).with_snapshot(BOX)
+    assert "jobs" not in _text(PANELS_BY_NAME["queue"].lines(hidden, 80, 1))
     # A larger one has a running job, and the reason of the first waiter.
     heights = dict(lay_out(80, 28, 8, 6, parts(app_state, 80)).left.heights)
     told = {name: _text(PANELS_BY_NAME[name].lines(app_state, 80, lines)) for name, lines in heights.items()}

@@ -52,14 +52,18 @@ _RECENT = 60.0
 def headline(
     jobs: Sequence[Job], width: int, text: str = "jobs", more: Sequence[str] = (), end: str = ""
 ) -> Line:
-    """The rule at the top: how many run, wait and have ended, an experiment counted once; further counts
-    (`more`), and the text `end` at its end."""
+    """The rule at the top: the numbers of jobs, further counts (`more`), and the text `end` at its end."""
+    return title(text, width, numbers(jobs), *more, end)
+
+
+def numbers(jobs: Sequence[Job]) -> str:
+    """How many run, wait and have ended, an experiment counted once: "1 running, 2 ended"."""
     heads = [head for head, *_ in grouped(jobs)]
     waiting, ended = sum(job.state == "waiting" for job in heads), sum(job.over for job in heads)
     counts = [f"{len(heads) - waiting - ended or 'none'} running"] if jobs else []
     counts += [f"{waiting} waiting"] if waiting else []
     counts += [f"{ended} ended"] if ended else []
-    return title(text, width, ", ".join(counts), *more, end)
+    return ", ".join(counts)
 
 
 def listed(
@@ -229,7 +233,8 @@ def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
         more += len(jobs) - most
         jobs = sorted(newest[:most], key=place_in_list)
     rows = _rows(jobs, width, snapshot.time, snapshot, unclaimed_uses_of(app_state))
-    told = f"{more} more: {key_of('jobs', app_state.screen.keymap)}" if more else ""
+    key = key_of("jobs", app_state.screen.keymap)
+    told = f"{more} more: {key}" if more and rows else "" if rows else key
     head = headline(snapshot.jobs, width, "your jobs", end=told if room <= 2 else "")
     lines = [head, *(clip_command(row, width - 1) for row in rows)]
     if told and room > 2:
