@@ -49,13 +49,6 @@ _RECENT = 60.0
 """Seconds since its end for which a job asks for a line where there are few."""
 
 
-def headline(
-    jobs: Sequence[Job], width: int, text: str = "jobs", more: Sequence[str] = (), end: str = ""
-) -> Line:
-    """The rule at the top: the numbers of jobs, further counts (`more`), and the text `end` at its end."""
-    return title(text, width, numbers(jobs), *more, end)
-
-
 def numbers(jobs: Sequence[Job]) -> str:
     """How many run, wait and have ended, an experiment counted once: "1 running, 2 ended"."""
     heads = [head for head, *_ in grouped(jobs)]
@@ -234,10 +227,10 @@ def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
         jobs = sorted(newest[:most], key=place_in_list)
     rows = _rows(jobs, width, snapshot.time, snapshot, unclaimed_uses_of(app_state))
     key = key_of("jobs", app_state.screen.keymap)
-    told = f"{more} more: {key}" if more and rows else "" if rows else key
-    head = headline(snapshot.jobs, width, "your jobs", end=told if room <= 2 else "")
+    told = f"{more} more: {key}" if more and rows else key
+    head = title("your jobs", width, numbers(snapshot.jobs), told if room <= 2 else "")
     lines = [head, *(clip_command(row, width - 1) for row in rows)]
-    if told and room > 2:
+    if more and room > 2:
         lines.append(((f"   … {told}", "dim"),))
     room = height - len(lines) - 1
     if tail is not None and room > 0:

@@ -81,8 +81,8 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     rows = list(chain.from_iterable(wholes))
     jobs = _numbers_of_jobs(app_state)
     if jobs and not room and width >= JOINED:
-        return [title("jobs, queue", width, jobs, f"{_numbers(found)}: {key}")]
-    return [headline(found, width, key), *rows][:height]
+        return [title("jobs, queue", width, jobs, f"{numbers(found)}: {key}")]
+    return [title("queue", width, numbers(found), key), *rows][:height]
 
 
 def _numbers_of_jobs(app_state: AppState) -> str:
@@ -90,9 +90,9 @@ def _numbers_of_jobs(app_state: AppState) -> str:
     if not app_state.box.jobs or "jobs" in app_state.screen.hidden:
         return ""
     # Imported here: not needed without jobs.
-    from gputui.tui.views.jobs import numbers
+    from gputui.tui.views import jobs
 
-    return f"{numbers(app_state.box.jobs)}: {key_of('jobs', app_state.screen.keymap)}"
+    return f"{jobs.numbers(app_state.box.jobs)}: {key_of('jobs', app_state.screen.keymap)}"
 
 
 def _line(found: Outlook, snapshot: Snapshot) -> list[Line]:
@@ -124,12 +124,7 @@ def _devices(occupied: Sequence[Occupied], snapshot: Snapshot, width: int = 0) -
     return table_lines(columns[:-1], occupied, heading=True)
 
 
-def headline(found: Outlook, width: int, end: str = "") -> Line:
-    """The rule at the top: the number of waiters, and the text `end`."""
-    return title("queue", width, _numbers(found), end)
-
-
-def _numbers(found: Outlook) -> str:
+def numbers(found: Outlook) -> str:
     """The number of waiters and that of the user's own: "2 in line, 1 yours"."""
     count, ours = len(found.turns), sum(turn.waiter.ours for turn in found.turns)
     yours = (
