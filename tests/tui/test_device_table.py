@@ -552,7 +552,9 @@ async def test_a_click_beside_the_selected_devices_is_a_click_on_none_of_them() 
 
 async def test_a_click_on_a_selected_device_puts_the_cursor_there_and_j_moves_it() -> None:
     async with session() as s:
-        await s.press("4", "5")
+        await s.press("4")
+        assert "↔" not in s.texts("#selection")[1], "a single device has no order"
+        await s.press("5")
         await drag(s, "GPU 5", "GPU 5")
         assert s.selected == ["4", "5"]
         assert "↔cuda:1 = GPU 5" in s.texts("#selection")[1] and s.texts("#table")[6].startswith("▸")

@@ -810,7 +810,16 @@ def test_in_a_narrow_panel_every_row_has_the_name_of_its_job() -> None:
     assert stopped.never_ran
     rows = [line for line in panel(48, 8, stopped, running) if "aaaa" in line or "bbbb" in line]
     assert len(rows) == 2 and all("train.py" in row for row in rows), rows
-    assert "waited" not in "".join(rows)
+    assert "59s" not in next(row for row in rows if "aaaa" in row), "it did not run for that time"
+
+
+def test_a_job_that_never_ran_has_the_state_of_the_page_in_a_panel_with_room() -> None:
+    now = box_at("shared").time
+    stopped = summary(state="stopped", waits=2, created=now - 60, started=now - 60, ended=now - 1)
+    (page,) = (line for line in listed([stopped], 80, now)[1:])
+    row = panel(80, 8, stopped)[1]
+    told = "■ stopped, waited 59s"
+    assert told in "".join(text for text, _ in page) and told in row and row.count("59s") == 1
 
 
 def test_jobs_that_ended_a_while_ago_leave_few_lines_to_others() -> None:

@@ -271,7 +271,7 @@ def test_the_panel_asks_for_the_same_room_while_others_come_and_go() -> None:
     film = [at(BOXES["shared"], elapsed, IDLE.time) for elapsed in (0, 5, 20, 45, 50)]
     assert len({len(snapshot.waiters) for snapshot in film}) > 1
     asked = PANELS_BY_NAME["queue"].size
-    assert len({asked(AppState({}).with_snapshot(snapshot), 130) for snapshot in film}) == 1
+    assert len({asked(AppState({}).with_snapshot(snapshot), 140) for snapshot in film}) == 1
 
 
 def test_what_the_next_one_waits_for_and_who_holds_what_is_wrapped_and_not_cut() -> None:

@@ -32,6 +32,7 @@ from gputui.tui.layout import (
     side_width,
 )
 from gputui.tui.panels import PANELS_BY_NAME, parts
+from gputui.tui.screen_settings import ScreenSettings
 from gputui.tui.views.header import header
 from gputui.tui.views.help import help_lines
 from gputui.tui.views.launch import launch, lines_wanted
@@ -265,9 +266,18 @@ def test_what_has_no_room_is_left_out_whole_and_the_most_important_stays() -> No
 def test_a_small_screen_of_eight_gpus_has_its_lines_for_processes_and_counts_jobs_and_waiters() -> None:
     app_state = AppState({}).with_snapshot(BOX)
     heights = dict(lay_out(80, 24, 8, 6, parts(app_state, 80)).left.heights)
-    assert heights == {"jobs": 1, "queue": 1, "processes": 4}
+    assert heights == {"queue": 1, "processes": 5}, "two headings without rows are one line"
     told = {name: _text(PANELS_BY_NAME[name].lines(app_state, 80, lines)) for name, lines in heights.items()}
-    assert "1 running" in told["jobs"] and "D" in told["jobs"] and "2 in line" in told["queue"]
+    assert "jobs" in told["queue"] and "1 running" in told["queue"] and "2 in line" in told["queue"]
+    assert ": D" in told["queue"] and ": :queue" in told["queue"] and "more" not in told["queue"]
+    quiet = AppState({}).with_snapshot(replace(BOX, waiters=()))
+    heights = dict(lay_out(80, 24, 8, 6, parts(quiet, 80)).left.heights)
+    assert heights == {"jobs": 1, "processes": 5}
+    told = _text(PANELS_BY_NAME["jobs"].lines(quiet, 80, 1))
+    assert "1 running" in told and "D" in told and "more" not in told, "more than no row is nothing"
+    assert {"jobs", "queue"} <= dict(lay_out(60, 24, 8, 6, parts(app_state, 60)).left.heights).keys()
+    hidden = AppState({}, screen=ScreenSettings(hidden=("jobs",))).with_snapshot(BOX)
+    assert "jobs" not in _text(PANELS_BY_NAME["queue"].lines(hidden, 80, 1))
     # A larger one has a running job, and the reason of the first waiter.
     heights = dict(lay_out(80, 28, 8, 6, parts(app_state, 80)).left.heights)
     told = {name: _text(PANELS_BY_NAME[name].lines(app_state, 80, lines)) for name, lines in heights.items()}
@@ -306,7 +316,14 @@ def test_rows_are_counted_in_rows_and_those_of_the_device_at_the_cursor_are_amon
         assert labels == ["0", "1,2"] or device.index > 2, "no other row moves"
     headed = processes(app_state, 80, 12)
     assert _text(headed[1:2]).split() == ["GPU", "USER", "MEMORY", "FOR", "PID", "COMMAND"]
-    assert "idle first" in _text(headed[:1]) and "more" not in _text(headed[:1])
+    assert "more" not in _text(headed[:1])
+
+
+def test_the_order_of_the_processes_is_told_only_where_their_first_row_is_idle_or_ones_own() -> None:
+    busy_one, own = busy(gpu(0), job(10, user="ana")), busy(gpu(1), job(11, user="me", own=True))
+    for told, snapshot in ((False, box(busy_one, gpu(1))), (True, box(busy_one, own)), (True, BOX)):
+        rule, *_ = processes(AppState({}).with_snapshot(snapshot), 80, 12)
+        assert ("idle first" in _text([rule])) is told
 
 
 def test_where_all_links_are_the_same_words_say_so_and_other_panels_have_the_room() -> None:
@@ -440,6 +457,19 @@ def test_the_state_has_room_for_what_it_says_before_bars_limits_and_names(width:
     assert "H100" not in "".join(lines), "one name of all devices is in the header"
     if width >= 99:
         assert all(name in lines[0] for name in ("UTIL", "MEMORY", "°C", "W", "MBW%", "CLOCK"))
+
+
+def test_a_wider_terminal_never_has_a_poorer_table_except_where_the_second_column_opens() -> None:
+    widths = [lay_out(width, 40, 8, 6, [LINKS]).left.width for width in range(120, 241)]
+    assert widths == sorted(widths) and widths[0] >= 80
+    sides = [side_width(width) for width in range(120, 241)]
+    assert sides == sorted(sides)
+    app_state = AppState({}).with_snapshot(BOX)
+
+    def heading(width: int) -> list[str]:
+        return "".join(text for text, _ in table(app_state, width, 9).lines[0]).split()
+
+    assert heading(lay_out(130, 40, 8, 6, [LINKS]).left.width) == heading(100)
 
 
 def test_each_process_has_one_line_in_a_narrow_panel() -> None:

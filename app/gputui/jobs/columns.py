@@ -54,7 +54,7 @@ def job_columns(
         "status": Column("STATUS", status_text),
         "outcome": Column("STATE", lambda job: _with_wait(job, _outcome(job), now), _tone),
         "short": Column("STATE", _outcome, _tone),
-        "time": Column("TIME", lambda job: how_long(job, now), "dim", right=True, least=5),
+        "time": Column("TIME", lambda job: _time(job, now), "dim", right=True, least=5),
         "ran": Column("RAN", lambda job: _ran(job, now), "dim", right=True, least=5),
         "ended": Column(
             "ENDED", lambda job: UNKNOWN if job.ended is None else f"{duration(now - job.ended)} ago"
@@ -143,7 +143,11 @@ def _with_wait(job: Job, words: str, now: float) -> str:
 
 
 def _ran(job: Job, now: float) -> str:
-    return UNKNOWN if job.never_ran or job.state == "waiting" else how_long(job, now)
+    return UNKNOWN if job.state == "waiting" else _time(job, now)
+
+
+def _time(job: Job, now: float) -> str:
+    return UNKNOWN if job.never_ran else how_long(job, now)
 
 
 def how_long(job: Job, now: float) -> str:

@@ -10,9 +10,16 @@ from gputui.inventory.light_dataclasses import frozen, replace
 WIDE = 120
 """Cells from which there are two columns: the table with what is below it, and the other panels."""
 
-_NARROWEST, _WIDEST_SIDE = 80, 72
-"""Fewest cells of the first column, which has the commands, and most cells of the second one: nothing in it
-is wider."""
+JOINED = 80
+"""Cells from which one heading has room for the numbers of the jobs and of the queue."""
+
+_TABLE, _FULL_TABLE = 89, 105
+"""Cells of the first column from which its table has all usual columns where all devices have one name, and
+from which its bars are longer too."""
+
+_LEAST_SIDE, _SIDE, _WIDEST_SIDE = 39, 44, 72
+"""Cells of the second column: the fewest, in which the facts of a device are whole; those in which a usual
+queue wraps less; and the most, because nothing in it is wider."""
 
 _SHORT = 13
 """Lines below which the selection and the launch line have no rules."""
@@ -119,7 +126,10 @@ def launch_room(height: int, devices: int, wanted: int) -> LaunchRoom:
 
 def side_width(width: int) -> int:
     """Cells of the column beside the table on a terminal of this width; all where there is no such column."""
-    return width if width < WIDE else min(_WIDEST_SIDE, width - max(_NARROWEST, width * 62 // 100) - 1)
+    if width < WIDE:
+        return width
+    least = max(_LEAST_SIDE, min(_SIDE, width - _TABLE - 1))
+    return min(_WIDEST_SIDE, max(least, width - max(_FULL_TABLE, width * 62 // 100) - 1))
 
 
 def has_rules(height: int) -> bool:
@@ -161,6 +171,10 @@ def lay_out(
         heading = {part.name: Size(1, 1, max(part.size[1:3])) for part in side if not part.grows}
         left = [replace(part, size=heading.get(part.name, part.size)) for part in left]
     heights = share(left_over, left)
+    if width >= JOINED and {("jobs", 1), ("queue", 1)} <= {*heights} and left[0].grows:
+        # The heading of the queue has the numbers of both.
+        (first, lines), *others = heights
+        heights = (first, lines + 1), *(each for each in others if each[0] != "jobs")
     if shown is None:
         heights = _without_blank_lines(heights, left)
     return Layout(roomy, table, Column(width, heights), beside)

@@ -31,9 +31,9 @@ from gputui.tui.views.experiments import details, row_of
 from gputui.tui.views.jobs import (
     devices_of,
     facts_of,
-    headline,
     listed,
     log,
+    numbers,
     pieces_of,
     unclaimed_uses_of,
 )
@@ -305,7 +305,7 @@ class JobsScreen(JobsPage):
             more.append(f"{len(elsewhere)} of yours in another HOME")
         if self._kept.unreadable:
             more.append(f"{len(self._kept.unreadable)} experiments cannot be read: gputui compare --list")
-        return headline(self._jobs, width, more=more, end=self.beyond)
+        return title("jobs", width, numbers(self._jobs), *more, self.beyond)
 
     def listing(self, width: int) -> ItemLines:
         if self._trouble and not self._jobs:

@@ -11,8 +11,8 @@ from gputui.inventory.waiter import Waiter
 from gputui.tui.controllers.jobs import JobsController
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import FILTER, ListPage, shown
-from gputui.tui.views.queue import headline, listed
-from gputui.tui.views.text import ItemLines, Line
+from gputui.tui.views.queue import listed, numbers
+from gputui.tui.views.text import ItemLines, Line, title
 
 
 class QueueScreen(ListPage):
@@ -36,7 +36,7 @@ class QueueScreen(ListPage):
         ]
 
     def head(self, width: int) -> Line:
-        return headline(self._found, width, self.beyond)
+        return title("queue", width, numbers(self._found), self.beyond)
 
     def listing(self, width: int) -> ItemLines:
         return listed(self._found, self.app_state, width)

@@ -7,8 +7,8 @@ from time import localtime, strftime
 
 from gputui.inventory.formatting import printable
 from gputui.jobs.box_jobs import BoxJobs
-from gputui.tui.views.jobs import headline, listed
-from gputui.tui.views.text import Line, clip, fit, told_lines
+from gputui.tui.views.jobs import listed, numbers
+from gputui.tui.views.text import Line, clip, fit, title, told_lines
 
 _WIDEST = 20
 """The most cells for the name of a box."""
@@ -19,7 +19,7 @@ def headline_of_boxes(boxes: Sequence[BoxJobs], end: str, width: int) -> Line:
     asking = sum(box.jobs is None and box.error is None for box in boxes)
     more = [f"asking {asking} of {len(boxes)} boxes"] if asking else []
     jobs = [job for box in boxes for job in box.jobs or ()]
-    return headline(jobs, width, "jobs of other boxes", more, end)
+    return title("jobs of other boxes", width, numbers(jobs), *more, end)
 
 
 def row_keys(boxes: Sequence[BoxJobs]) -> list[tuple[str, str]]:

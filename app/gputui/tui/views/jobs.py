@@ -39,6 +39,8 @@ _LOG_LINES = 4
 
 _WIDE = 100
 """The width in cells from which a line has the peak memory, and ends with the last line of the log."""
+_LONG_STATE = 60
+"""The width in cells from which the state in the panel has the time that a job waits or has waited."""
 _LINES_OF_LAUNCH = 2
 """The most lines of a launch line on the jobs page: `y` copies all of it."""
 _MOST_ENDED = 3
@@ -47,17 +49,14 @@ _RECENT = 60.0
 """Seconds since its end for which a job asks for a line where there are few."""
 
 
-def headline(
-    jobs: Sequence[Job], width: int, text: str = "jobs", more: Sequence[str] = (), end: str = ""
-) -> Line:
-    """The rule at the top: how many run, wait and have ended, an experiment counted once; further counts
-    (`more`), and the text `end` at its end."""
+def numbers(jobs: Sequence[Job]) -> str:
+    """How many run, wait and have ended, an experiment counted once: "1 running, 2 ended"."""
     heads = [head for head, *_ in grouped(jobs)]
     waiting, ended = sum(job.state == "waiting" for job in heads), sum(job.over for job in heads)
     counts = [f"{len(heads) - waiting - ended or 'none'} running"] if jobs else []
     counts += [f"{waiting} waiting"] if waiting else []
     counts += [f"{ended} ended"] if ended else []
-    return title(text, width, ", ".join(counts), *more, end)
+    return ", ".join(counts)
 
 
 def listed(
@@ -82,9 +81,9 @@ def _rows(
     uses: Mapping[str, str],
     heading: bool = False,
 ) -> list[Line]:
-    """The same lines, uncut. Without a heading, the state has no words about the time, so that the names have
+    """The same lines, uncut. In a narrow panel, the state has no words about the time, so that the names have
     room."""
-    state = "outcome ran" if heading else "short time"
+    state = "outcome ran" if heading or width >= _LONG_STATE else "short time"
     names = f"id {state} on peak use title log" if width >= _WIDE else f"id {state} on use title"
     columns = [
         replace(column, most=max(column.most, width // 3)) if column.name == "NAME" else column
@@ -227,10 +226,11 @@ def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
         more += len(jobs) - most
         jobs = sorted(newest[:most], key=place_in_list)
     rows = _rows(jobs, width, snapshot.time, snapshot, unclaimed_uses_of(app_state))
-    told = f"{more} more: {key_of('jobs', app_state.screen.keymap)}" if more else ""
-    head = headline(snapshot.jobs, width, "your jobs", end=told if room <= 2 else "")
+    key = key_of("jobs", app_state.screen.keymap)
+    told = f"{more} more: {key}" if more and rows else key
+    head = title("your jobs", width, numbers(snapshot.jobs), told if room <= 2 else "")
     lines = [head, *(clip_command(row, width - 1) for row in rows)]
-    if told and room > 2:
+    if more and room > 2:
         lines.append(((f"   … {told}", "dim"),))
     room = height - len(lines) - 1
     if tail is not None and room > 0:

@@ -99,7 +99,10 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
     shown = folded(app_state, _with_cursor(app_state, found, room))
     hidden = len(found) - len(shown)
     key = key_of("processes", app_state.screen.keymap)
-    tails = _ORDERED if headed else "", f"{hidden} more: {key}" if hidden else key
+    # Above a list of busy devices of others, the order would be wrong for the first row.
+    process = shown[0].row.process if shown else None
+    ordered = headed and process is not None and (shown[0].idle or process.own)
+    tails = _ORDERED if ordered else "", f"{hidden} more: {key}" if hidden else key
     lines = [title("processes", width, filter_in_title(app_state), *tails)]
     if not found:
         return [*lines, clip(((_nothing(app_state), "dim"),), width)] if app_state.snapshot else lines

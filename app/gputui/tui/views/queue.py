@@ -10,6 +10,7 @@ from gputui.choosing.queue_text import free_again, next_in_line, occupied_column
 from gputui.inventory.snapshot import Snapshot
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
+from gputui.tui.layout import JOINED
 from gputui.tui.views.table import why_no_rows
 from gputui.tui.views.text import (
     ItemLines,
@@ -53,12 +54,12 @@ def facts_of_panel(app_state: AppState) -> object:
     found = app_state.outlook
     rows = table_facts(turn_columns(snapshot), found.turns[:_MOST_TURNS])
     devices = table_facts(occupied_columns(snapshot)[:-1], found.occupied)
-    return rows, next_in_line(found, snapshot)[:1], devices, len(found.turns)
+    return rows, next_in_line(found, snapshot)[:1], devices, len(found.turns), _numbers_of_jobs(app_state)
 
 
 def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     """The beginning of the page in fewer lines: of a long line the first waiters, then the next one's reason,
-    then when devices will be free.
+    then when devices will be free. A mere heading has the numbers of the user's jobs, too.
 
     In two lines, the next waiter's reason is the most informative. It is wrapped first, then the rows of
     devices, then the commands of the waiters. A heading without rows below it is left out.
@@ -78,7 +79,20 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     order = [*range(len(line), last), *range(len(line))]
     wholes = wrapped_where_free([*line, *reasons, *devices], width - 1, room, order)
     rows = list(chain.from_iterable(wholes))
-    return [headline(found, width, key), *rows][:height]
+    jobs = _numbers_of_jobs(app_state)
+    if jobs and not room and width >= JOINED:
+        return [title("jobs, queue", width, jobs, f"{numbers(found)}: {key}")]
+    return [title("queue", width, numbers(found), key), *rows][:height]
+
+
+def _numbers_of_jobs(app_state: AppState) -> str:
+    """The user's jobs, which have no panel of their own where the queue has only its heading; "" for none."""
+    if not app_state.box.jobs or "jobs" in app_state.screen.hidden:
+        return ""
+    # Imported here: not needed without jobs.
+    from gputui.tui.views import jobs
+
+    return f"{jobs.numbers(app_state.box.jobs)}: {key_of('jobs', app_state.screen.keymap)}"
 
 
 def _line(found: Outlook, snapshot: Snapshot) -> list[Line]:
@@ -110,14 +124,13 @@ def _devices(occupied: Sequence[Occupied], snapshot: Snapshot, width: int = 0) -
     return table_lines(columns[:-1], occupied, heading=True)
 
 
-def headline(found: Outlook, width: int, end: str = "") -> Line:
-    """The rule at the top: the number of waiters, the number of the user's own, and the text `end`."""
+def numbers(found: Outlook) -> str:
+    """The number of waiters and that of the user's own: "2 in line, 1 yours"."""
     count, ours = len(found.turns), sum(turn.waiter.ours for turn in found.turns)
     yours = (
         "" if not ours else ", yours" if ours == count == 1 else f", {'all' if ours == count else ours} yours"
     )
-    tail = f"{count or 'nobody'} in line{yours}"
-    return title("queue", width, tail, end)
+    return f"{count or 'nobody'} in line{yours}"
 
 
 def listed(found: Outlook, app_state: AppState, width: int) -> ItemLines:

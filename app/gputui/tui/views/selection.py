@@ -14,7 +14,8 @@ from gputui.tui.app_state import AppState
 from gputui.tui.views.text import Line, Place, Span, cells_of, clip, title, width_of
 
 MOVED = "↔"
-"""The sign of the device that the keys for the order move: the cursor itself is in the table."""
+"""The sign of the device that the keys for the order move, where there is an order: the cursor itself is in
+the table."""
 
 
 class Strip(NamedTuple):
@@ -92,7 +93,7 @@ def _items(
     for place, (text, key) in enumerate(zip(texts, app_state.selection, strict=True)):
         here = key == app_state.cursor
         gap = between if place else ""
-        spans += [(gap, ""), (MOVED if here else " ", "cursor")]
+        spans += [(gap, ""), (MOVED if here and len(texts) > 1 else " ", "cursor")]
         spans.append((text, "brand" if key == dragged else "strong-on" if here else "strong"))
         begin = at + cells_of(gap) + 1
         at = begin + cells_of(text)
