@@ -426,8 +426,10 @@ async def test_a_choice_is_listed_and_enter_alone_changes_nothing(
     async with session() as s:
         before = s.main.app_state.screen
         await s.press("colon", *word)
-        listed = [line for line in body(s) if f":{word}" in line]
-        assert len(listed) > 2 and listed[0].startswith("▸") and listed[0].endswith("now")
+        listed = [f"{line.rstrip()} " for line in body(s) if f":{word}" in line]
+        assert len(listed) > 2 and listed[0].startswith("▸") and listed[0].endswith("now ")
+        said = [line.split(f":{word}", 1)[1].split(None, 1)[1:] for line in listed]
+        assert all(len(text) == 0 or said.count(text) == 1 for text in said), "no two say the same"
         assert f":{word} {chosen} " in listed[0] and any(f" :{word} {other} " in line for line in listed)
         await s.press("enter")
         assert getattr(s.main.app_state.screen, word) in (getattr(before, word), chosen)

@@ -742,6 +742,7 @@ CORRECTED = [
     ("torchrun --nproc 2 train.py", "run -- torchrun --nproc 2 train.py"),
     ("rnu --gpu 2 python x.py --gpu 3", "run --gpus 2 -- python x.py --gpu 3"),
     ("run python train.py --lr 3", "run -- python train.py --lr 3"),
+    ("run python train.py --bogus", "run -- python train.py --bogus"),
     ("run -n2 torchrun --standalone train.py", "run -n2 -- torchrun --standalone train.py"),
     ("run --detatch -- x 'a b'", "run --detach -- x 'a b'"),
     ("run --gpu 2 -- x", "run --gpus 2 -- x"),
@@ -805,7 +806,10 @@ def test_no_call_is_made_up_of_options_that_may_be_the_commands(call: Call, type
     assert f"`{option}`" in refusal and "`--`" in refusal
 
 
-@each_row("typed", ["--nonsense", "pick --zzz", "ls foo", "--demo moonbase ls", "run --demo", "record a b"])
+@each_row(
+    "typed",
+    ["--nonsense", "nvitop", "pick --zzz", "ls foo", "--demo moonbase ls", "run --demo", "record a b"],
+)
 def test_a_wrong_call_that_may_mean_anything_points_to_the_help(call: Call, typed: str) -> None:
     assert "--help" in call(*typed.split()).refused(2)
 

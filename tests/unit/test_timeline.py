@@ -384,3 +384,32 @@ def test_a_past_tells_since_when_a_device_is_unused_and_a_gap_ends_it() -> None:
     assert timelines.unused_since(busy, end + 500, 10, 1 << 30) == end + 500
     unknown = timelines.unused_since("GPU-none", end, 10, 1 << 30)
     assert unknown == end and isinstance(unknown, Seen)
+
+
+@each_row(
+    "gap, held, seen, load",
+    [
+        (25, -400, 280, 0),
+        (90, -400, 280, 0),
+        (90, 10, 0, 0),
+        (90, None, 0, 0),
+        (200, -400, 0, 0),
+        (90, -400, 0, 50),
+    ],
+)
+@pytest.mark.parametrize("second", [1, 30, 59])
+def test_a_short_time_without_a_screen_does_not_end_the_idleness_of_a_process(
+    gap: int, held: int | None, seen: int, load: int, second: int
+) -> None:
+    """The screen is left at some `second` of a minute, of which the file has only the minutes before."""
+    left = MINUTE * 60 + second
+    older, now = Store(), Store()
+    for ago in range(360, -1, -2):
+        older.add(left - ago, [gpu(0, utilization=load)])
+    again = left + gap
+    now.add(again, [gpu(0, utilization=0)])
+    now.adopt(ring_file.read(ring_file.whole(older, [KEY], MINUTE - 1), again // 60))
+    began = None if held is None else left + held
+    since = Timelines(now, again, 1).unused_since(KEY, again, 0.0, 1 << 60, began)
+    assert isinstance(since, Seen), "what was before is not known"
+    assert again - since >= seen and (seen or again - since < 60)

@@ -32,6 +32,8 @@ _OF_A_MODEL = ("--model", "--parameters")
 """Options of several subcommands, which alone ask for a plan."""
 _ALIKE = 0.75
 """The least similarity of a word and the option that was probably meant (difflib's ratio)."""
+_NEAR = 0.65
+"""The same for a subcommand: "rum" is 0.67 of "run", but "nvitop" is 0.6 of "topo"."""
 
 
 def corrected(words: Sequence[str], name: str | None, command: Sequence[str] | None) -> str | None:
@@ -70,21 +72,26 @@ def _candidates(words: list[str], name: str | None) -> Iterator[list[str]]:
                 yield ["run", "--wait", *rest]
             yield ["jobs"]
             return
-        close = [meant] if meant in SUBCOMMANDS else difflib.get_close_matches(meant, SUBCOMMANDS, 1)
+        close = [meant] if meant in SUBCOMMANDS else difflib.get_close_matches(meant, SUBCOMMANDS, 1, _NEAR)
         if close:
             yield [*close, *rest]
             yield from _candidates(rest, close[0])
-        yield ["run", "--", *words]
+        if rest or not meant.isalpha():
+            yield ["run", "--", *words]
         return
     own = [name] if name else []
     parser = _parser(name)
     fixed = list(_with_known_words(parser, words))
-    try:
-        _, unknown = parser.parse_known_args(_without_help(fixed))  # type: ignore[no-untyped-call]
-    except WrongCallError:
-        unknown = []
+    unknown: list[str] = []
+    # The nearest option may lack a value where the word is one of the command.
+    for tried in (fixed, words):
+        try:
+            _, unknown = parser.parse_known_args(_without_help(tried))  # type: ignore[no-untyped-call]
+            break
+        except WrongCallError:
+            continue
     first = next((word for word in unknown if not word.startswith("-")), None)
-    place = len(words) if first is None else fixed.index(first)
+    place = len(words) if first is None else tried.index(first)
     if first is not None and is_digits(first):
         yield [*own, *fixed[:place], "-n", *fixed[place:]]
     if fixed != words:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from gputui.inventory.errors import reason_of
 from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.process import earliest
 from gputui.inventory.snapshot import Snapshot
 from gputui.system.environment import Environ
 from gputui.system.files import (
@@ -176,7 +177,8 @@ def with_kept_past(snapshot: Snapshot, environ: Environ) -> Snapshot:
         until = 0.0 if past is None else 60.0 * (past.newest + 1)
         # The present minute is kept at its end.
         if device.utilization == 0 and snapshot.time - until < _UP_TO_NOW:
-            since = Timelines(store, until).unused_since(device.key, until, 0.0, inf)
+            held = earliest([each.started for each in device.computing])
+            since = Timelines(store, until).unused_since(device.key, until, 0.0, inf, held)
             device = replace(device, idle_since=since)
         devices.append(device)
     return replace(snapshot, devices=tuple(devices))

@@ -29,6 +29,10 @@ _LEAST_BRIDGE = 15.0
 """The least time in seconds that bridges two consecutive readings: without focus, readings
 are ten seconds apart."""
 
+_UNSEEN = 120.0
+"""The most seconds without readings in which a device counts as unused, where one process has it before and
+after. A file has whole minutes only: 90 seconds without a screen are at most two of them."""
+
 _MOST_ANSWERS = 1000
 """The most cached answers: a new one is added each time a device becomes free."""
 _MOST_DEVICES = 1024
@@ -197,21 +201,24 @@ class Timelines:
             return (value, ring.width) if value == value else None
         return None
 
-    def unused_since(self, key: str, until: float, utilization: float, memory: float) -> float:
+    def unused_since(
+        self, key: str, until: float, utilization: float, memory: float, held: float | None = None
+    ) -> float:
         """Return the moment since when a device has been unused up to `until`.
 
         Unused means at most these percent of utilization and bytes of memory. Return a `Seen` where nothing
-        is known of the time before, `until` itself where that is so of all the time before it.
+        is known of the time before, `until` itself where that is so of all the time before it. A process has
+        had the device since `held`: from then on, up to `_UNSEEN` seconds without readings do not end it.
         """
-        past, place = self.store.devices.get(key), (key, until, utilization, memory, self.adopted)
+        past, place = self.store.devices.get(key), (key, until, utilization, memory, held, self.adopted)
         if past is None:
             return Seen(until)
         if place not in self.store.unused:
             if len(self.store.unused) > _MOST_ANSWERS:
                 self.store.unused.clear()
             self.store.unused[place] = max(
-                _within(past.rings.get("utilization", ()), until, utilization),
-                _within(past.rings.get("memory", ()), until, memory),
+                _within(past.rings.get("utilization", ()), until, utilization, held),
+                _within(past.rings.get("memory", ()), until, memory, held),
             )
         return self.store.unused[place]
 
@@ -233,16 +240,21 @@ class Timelines:
         return _columns(_fitting(rings, span.seconds), span, peaks)
 
 
-def _within(rings: Sequence[Ring], until: float, most: float) -> float:
-    """Return the moment since when a figure is known to have been at most `most`, up to `until`."""
+def _within(rings: Sequence[Ring], until: float, most: float, held: float | None) -> float:
+    """Return the moment since when a figure is known to have been at most `most`, up to `until`; `held` as
+    for `unused_since`."""
     for ring in rings:
         last = ceil(until / ring.width) - 1
         for value in reversed(ring.window(last - ring.size + 1, last + 1, peaks=True)):
-            if value != value:
+            begins = last * ring.width
+            last -= 1
+            if value <= most:
+                until = min(until, begins)
+            elif value == value:
+                # After a time without readings, it is unknown when the use ended.
+                return until if until <= begins + ring.width else Seen(until)
+            elif held is None or begins < held or until - begins > _UNSEEN:
                 break
-            if value > most:
-                return until
-            until, last = min(until, last * ring.width), last - 1
     return Seen(until)
 
 

@@ -22,6 +22,7 @@ from gputui.choosing.verdict_text import in_use_by, reason, refusal, state_and_b
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import Seen, devices_text, gpus, printable, short_name
 from gputui.inventory.light_dataclasses import dataclass, field, frozen, replace
+from gputui.inventory.process import earliest
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.launching.host_environment import HostEnvironment, ThisHost
 from gputui.launching.launch import Launch
@@ -291,7 +292,9 @@ class AppState:
             for key, seconds in found.items():
                 since = self.box.time - seconds
                 if since == self.watch.began:
-                    found[key] = Seen.span(timelines.unused_since(key, since, 0.0, inf), self.box.time)
+                    held = earliest([each.started for each in self.box.by_key[key].computing])
+                    since = timelines.unused_since(key, since, 0.0, inf, held)
+                    found[key] = Seen.span(since, self.box.time)
         return found
 
     @property

@@ -14,6 +14,7 @@ from typing import Any
 
 from gputui.allocating.settings import Settings, SettingsError
 from gputui.allocating.settings import settings as settings_in_force
+from gputui.inventory.formatting import printable, program
 from gputui.inventory.light_dataclasses import replace
 from gputui.launching.history import (
     KeepError,
@@ -136,17 +137,19 @@ class LaunchScreen(OptionsPage):
         self.view.set_app_state(change)
 
     def action_take(self) -> None:
-        """Load the options of the launch under the cursor."""
+        """Load the options of the launch under the cursor, and go back to the main screen, where Enter runs
+        it."""
         if self._launches:
             message = self._take(self._launches[self.cursor])
-            self._show_list(launches=False)
-            self.show_message(message)
+            self.dismiss()
+            self.view.show_message(message)
 
     def _take(self, each: PastLaunch) -> str:
         """Load the options of a launch; return the message to show."""
         app_state = replace(self.app_state, options=again(each))
         lacks = missing(each, self._environ)
-        taken = f"loaded {lacks}" if lacks else "loaded"
+        name = printable(each.name or program(" ".join(each.options.command)))
+        taken = f"loaded {name} {lacks}" if lacks else f"loaded {name}"
         if app_state.selection.decided:
             self.view.set_app_state(app_state)
             return f"{taken}; the selected devices stay"

@@ -17,7 +17,7 @@ class OptionsPage(ListPage):
 
     BINDINGS = [
         FILTER,
-        shown("space,right,enter", "change", "change", "space", "Change the setting"),
+        shown("space,right,enter", "change", "change", "space/⏎", "Change the setting"),
         shown("e", "type", "type", about="Type the setting"),
         shown("x,delete,backspace", "default", "default", "x", "Back to the default"),
     ]

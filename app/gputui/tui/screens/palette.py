@@ -28,7 +28,7 @@ _WORDS = re.compile(r"[^\W_]+(?:[.-]\w+)*|[^\w\s]+")
 _LISTED: dict[str, tuple[str, ...]] = {
     "select": ("ask", "cpu"),
     "launch": ("launch_page", "plan", "export", "check"),
-    "look": ("processes", "queue", "usage", "timelines", "experiments", "nodes"),
+    "look": ("processes", "queue", "usage", "timelines", "nodes"),
     "settings": ("settings",),
 }
 """The actions that are listed before anything is typed. Others have a key, or are found by their words."""
@@ -96,9 +96,7 @@ class PaletteScreen(ListPage):
         app_state = self.app_state
         for order, name in ORDER_NAMES.items():
             chosen = order == app_state.order
-            yield choice_entry(
-                "order", "order", name, "of the selected devices", chosen, partial(self._put, order)
-            )
+            yield choice_entry("order", "order", name, chosen, partial(self._put, order))
         every = (
             *((row, self._set) for row in setting_rows.rows(app_state, Settings(), (), ())),
             *((row, self._set_of_launch) for row in option_rows.rows(app_state)),
@@ -107,7 +105,7 @@ class PaletteScreen(ListPage):
             for choice in row.choices if row.id in _CHOSEN else ():
                 run = partial(change, row, choice)
                 word = BY_ID[row.id].query
-                yield choice_entry(word, row.label, choice, row.about, choice == row.value, run)
+                yield choice_entry(word, row.label, choice, choice == row.value, run)
 
     def _processes(self) -> None:
         """Open the processes, by person where the typed word asks for that."""

@@ -219,7 +219,7 @@ class PlanScreen(ListPage):
             for each in choices:
                 run = partial(self._choose, name, each)
                 chosen = each == getattr(now, name)
-                found.append(choice_entry(name, name, str(each), "on this page", chosen, run))
+                found.append(choice_entry(name, name, str(each), chosen, run))
         return found
 
     def _choose(self, name: str, choice: object) -> None:
