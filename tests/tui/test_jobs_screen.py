@@ -769,7 +769,7 @@ def test_an_experiment_is_one_job_in_the_panel_with_its_progress_and_the_log_of_
     second = summary("k3f2", (key,), created=OPENED, tail=("epoch 1",), part=Part("d3a4", "lr=3e-4", 2, 4))
     head, row, *log = panel(130, 20, first, second, runner)
     assert "1 running" in head and "ended" not in head, "it is counted once"
-    assert "m6u5" in row and "GPU 6" in row and "comparison d3a4 of lr: 2 of 4" in row
+    assert "m6u5" in row and "GPU 6" in row and "comparison d3a4 of lr: 1 of 4" in row
     assert "k3f2" in log[0] and log[1:] == [" epoch 1"]
     texts = panel(130, 20, first, second)
     assert "k3f2" in texts[1] and "k3f1" in texts[2], "runs whose comparison is not a job here are jobs"

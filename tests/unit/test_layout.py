@@ -137,7 +137,7 @@ def test_warnings_that_have_no_room_are_counted() -> None:
 @each_row(("width", "room"), [(80, launch_room(24, 8, 1)), (80, LaunchRoom(6)), (60, LaunchRoom(6))])
 def test_warnings_are_whole_in_lines_that_the_launch_line_leaves(width: int, room: LaunchRoom) -> None:
     quiet = replace(BOX, waiters=())
-    app_state = AppState({}, LaunchOptions(("python", "train.py"))).with_snapshot(quiet)
+    app_state = AppState({}, LaunchOptions(("sh", "train.sh"))).with_snapshot(quiet)
     for index in (0, 3):
         app_state = app_state.toggle(BOX.devices[index])[0]
     assert len(app_state.warnings) == 2

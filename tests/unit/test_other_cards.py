@@ -109,6 +109,6 @@ async def test_the_screen_lists_them_and_selects_none(server: Path) -> None:
 async def test_they_take_no_line_of_the_panels(server: Path) -> None:
     async with session(read(server), size=(130, 40)) as s:
         assert "ASPEED" in "\n".join(s.texts("#table"))
-        listed = s.texts("#lists")
+        listed = [*s.texts("#lists"), *s.texts("#history")]
         assert any("processes" in line for line in listed)
         assert not any("display" in line or "ASPEED" in line for line in listed)

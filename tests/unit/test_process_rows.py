@@ -65,7 +65,7 @@ def test_beside_the_table_come_first_those_who_may_be_asked_then_mine() -> None:
     for now in (NOW, NOW + 90):
         devices = (busy(gpu(0), ana), replace(busy(gpu(1), bo), utilization=0), busy(gpu(2), me))
         state = state.with_snapshot(replace(box(*devices), time=now))
-    lines = ["".join(text for text, _ in line) for line in processes(state, 100, 9)[1:]]
+    lines = ["".join(text for text, _ in line) for line in processes(state, 100, 9)[2:]]
     assert [line.split()[:2] for line in lines] == [["1", "bo"], ["2", "you"], ["0", "ana"]]
     # The first to be shown are the last to be counted as hidden.
     assert "bo" in processes(state, 100, 3)[1][2][0]
@@ -324,30 +324,30 @@ def test_where_the_container_has_no_column_it_stands_behind_the_command() -> Non
 def test_one_job_on_several_devices_is_one_row_beside_the_table() -> None:
     workers = [job(n, command="torchrun train.py", memory=66 * GIB) for n in range(1, 5)]
     lines = texts(processes(app_state(*workers, job(9, user="ines")), 76, 10))
-    assert len(lines) == 3
-    assert lines[1].split()[:4] == ["0–3", "mira", "4", "×"] and "66.0G" in lines[1]
-    assert lines[2].split()[:2] == ["4", "ines"]
+    _, _, *found = lines
+    assert len(found) == 2 and found[0].split()[:4] == ["0–3", "mira", "4", "×"] and "66.0G" in found[0]
+    assert found[1].split()[:2] == ["4", "ines"]
 
 
 def test_jobs_of_one_command_and_several_users_or_on_one_device_are_not_one() -> None:
     two_users = app_state(job(1, user="a"), job(2, user="b"))
-    assert len(processes(two_users, 76, 10)) == 3
+    assert len(processes(two_users, 76, 10)) == 4
     one_device = AppState({}).with_snapshot(box(busy(gpu(0), job(1), job(2))))
-    assert len(processes(one_device, 76, 10)) == 3
+    assert len(processes(one_device, 76, 10)) == 4
 
 
 def test_unequal_and_unknown_memory_of_a_folded_job() -> None:
     unequal = app_state(job(1, memory=60 * GIB), job(2, memory=62 * GIB))
-    assert "2 × ~61.0G" in texts(processes(unequal, 76, 10))[1]
+    assert "2 × ~61.0G" in texts(processes(unequal, 76, 10))[2]
     unknown = app_state(job(1, memory=None), job(2, memory=62 * GIB))
-    assert "~" not in texts(processes(unknown, 76, 10))[1] and "–" in texts(processes(unknown, 76, 10))[1]
+    assert "~" not in texts(processes(unknown, 76, 10))[2] and "–" in texts(processes(unknown, 76, 10))[2]
 
 
 def test_what_has_no_line_beside_the_table_is_counted() -> None:
     many = app_state(*(job(n + 1, command=f"python {n}.py") for n in range(20)))
     lines = texts(processes(many, 76, 9))
-    assert len(lines) == 9 and "12 more: p" in lines[0] and "7.py" in lines[-1]
-    assert len(processes(many, 76, 21)) == 21
+    assert len(lines) == 9 and "13 more: p" in lines[0] and "6.py" in lines[-1]
+    assert len(processes(many, 76, 22)) == 22
 
 
 def test_a_list_names_a_program_without_its_path_and_finds_it_by_that() -> None:
