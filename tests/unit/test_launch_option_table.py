@@ -26,7 +26,7 @@ NEW = """
             unset="plain",
         )
     )
-    additions: tuple[tuple[str, str], ...] = ()
+    additions: Assignments = ()
 """
 
 ASK = """
@@ -67,9 +67,7 @@ def test_an_option_is_added_in_one_place(tmp_path: Path) -> None:
     source = Path(gputui.__file__).parent
     shutil.copytree(source, tmp_path / "gputui", ignore=shutil.ignore_patterns("__pycache__"))
     table = tmp_path / "gputui" / "launching" / "launch_options.py"
-    before, additions, after = table.read_text().rpartition(
-        "    additions: tuple[tuple[str, str], ...] = ()\n"
-    )
+    before, additions, after = table.read_text().rpartition("    additions: Assignments = ()\n")
     assert additions
     table.write_text(before + NEW.lstrip("\n") + after)
     answer = subprocess.run(

@@ -241,7 +241,7 @@ def test_record_every_writes_until_it_is_interrupted(
         return document(snapshot)
 
     monkeypatch.setattr(recorder, "to_document", next_document)
-    monkeypatch.setattr(recorder, "named_source", lambda *words: Still())
+    monkeypatch.setattr(recorder, "source_of", lambda args: Still())
     monkeypatch.setattr("gputui.sources.sampler.next_turn", lambda began, ended, pace: began)
     assert call("record", "--every", "0.1", "-o", file).status == 0
     source = RecordedSource(file, clock := Clock())
@@ -272,7 +272,7 @@ def test_record_every_writes_whole_readings_only(
         return document(snapshot)
 
     monkeypatch.setattr(recorder, "to_document", next_document)
-    monkeypatch.setattr(recorder, "named_source", lambda *words: Sensed())
+    monkeypatch.setattr(recorder, "source_of", lambda args: Sensed())
     monkeypatch.setattr("gputui.sources.sampler.next_turn", lambda began, ended, pace: began)
     assert call("record", "--every", "1", "-o", str(tmp_path / "run.jsonl")).status == 0
     assert told == [100.0] * 3

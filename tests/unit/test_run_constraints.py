@@ -65,7 +65,7 @@ def test_devices_are_waited_for_until_they_meet_the_conditions(
     words = ("run", "-q", "--wait", "--window", "0", "-n", "1", "--min-free", "81800M", "--", "echo", "ran")
     call = box.start(*words)
     until(lambda: "required" in call.err)
-    assert "first in line for 1 GPU: 0 free, GPU 0 " in call.err
+    assert "first in line for 1 GPU" in call.err and "GPU 0 79.8G free" in call.err
     (told,) = json.loads(box.call("queue", "--json")[1])["waiters"]
     assert (told["min_free"], told["max_util"]) == (81800 * 1024 * 1024, None)
     assert "no such GPU is free; GPU 0 " in box.call("queue")[1]

@@ -8,7 +8,7 @@ SUBCOMMANDS: dict[str, str] = {
     "people": "list users: who uses which devices, and for how long",
     "usage": "list who held and used the devices over the last days",
     "pick": "print the best free devices, in order",
-    "plan": "show the parallelism with which a model fits, and write its files",
+    "plan": "show how a model fits on GPUs, and write the files for it",
     "run": "start a command on the best free devices",
     "export": "write the launch for a shell, docker, Slurm, VS Code, …",
     "check": "verify which devices the command's Python will see",
