@@ -54,7 +54,7 @@ def test_keys_are_answered_while_the_screen_has_it_proved(box: Confined, screen:
     screen.until("cuda:1 = GPU 2")
     before = row_of_cursor(screen)
     screen.send("d")
-    screen.until("proving")
+    screen.until("verifying that")
     # The driver does not answer yet.
     screen.send("k")
     screen.until(lambda terminal: row_of_cursor(terminal) not in ([], before))
@@ -68,7 +68,7 @@ def test_a_launch_is_left_while_it_is_proved(box: Confined, screen: Terminal) ->
     screen.send("62")
     screen.until("cuda:1 = GPU 2")
     screen.send("d")
-    screen.until("proving")
+    screen.until("verifying that")
     screen.send("62")
     screen.until(lambda terminal: "cuda:1 = GPU 2" not in terminal.text)
     answer(box)

@@ -424,7 +424,7 @@ async def test_a_permuted_order_behind_nvswitches_is_warned_of_and_o_mends_it() 
 
 
 async def test_wide_terminals_have_the_links_beside_the_table() -> None:
-    async with session("dgx-1", size=(130, 40)) as running:
+    async with session("dgx-1", size=(160, 40)) as running:
         await running.until(lambda: any("─ links ─" in row for row in running.texts("#lists")))
         rows = running.texts("#lists")
         rule = next(place for place, row in enumerate(rows) if "─ links ─" in row)
