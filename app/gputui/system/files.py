@@ -214,12 +214,11 @@ def write_result(file: Path, data: bytes, private: bool = False, folders: bool =
         with contextlib.suppress(FileNotFoundError):
             facts = os.lstat(name, dir_fd=folder)
             ways = (file, file.resolve())
-            if facts.st_uid != os.geteuid():
-                pass
-            elif any(who_can_change(str(way.parent)) for way in ways):
+            ours = facts.st_uid == os.geteuid()
+            if ours and any(who_can_change(str(way.parent)) for way in ways):
                 # (That of mktemp(1) is for the user alone.)
                 mode = facts.st_mode & (_mode_of_new() if mode is None else mode)
-            else:
+            elif ours:
                 mode, group = facts.st_mode & 0o777, facts.st_gid
         _replace(folder, name, data, mode, group=group)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -800,9 +800,9 @@ class AppState:
         real."""
         found: list[str] = []
         if self.options.command and self.selection.decided and not self.is_example:
-            from gputui.launching.start import missing_program
-
-            found += filter(None, (missing_program(self.launch, self.environ),))
+            path = self.launch.environment(self.environ).get("PATH")
+            place = self.launch.argv[0], self.launch.directory, path
+            found += filter(None, (_missing_program(*place, self.box.time // _LOOKED_AT_FOR),))
         not_free = [device for device in self.selected if not self.verdicts[device.key].free]
         if len(not_free) <= 2:
             for device in not_free:
@@ -821,3 +821,16 @@ class AppState:
         if self.label and self.options.command and self.selection.decided and not self.is_example:
             found.append(self.starts_elsewhere)
         return tuple(found)
+
+
+_LOOKED_AT_FOR = 10.0
+"""Seconds for which it is not looked again whether the command's program is there."""
+
+
+@lru_cache(maxsize=4)
+def _missing_program(program: str, directory: str | None, path: str | None, _: float) -> str | None:
+    """Why a program cannot be started, None where nothing is known against it. The folders of PATH may be on
+    a slow file system, so neither a key nor a reading looks there again; the last argument ends that."""
+    from gputui.launching.start import missing_program
+
+    return missing_program(Launch((program,), directory=directory), {} if path is None else {"PATH": path})
