@@ -7,6 +7,7 @@ little.
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -42,6 +43,10 @@ SECONDS, MIB = 0.2, 64.0
 _STOPPED = 3.0
 """Seconds of CPU time after which a reading is ended."""
 
+_REFERENCE_JSON = b"{%s}" % b",".join(b'"%x":"%x"' % (number, number) for number in range(1 << 16))
+_REFERENCE_SECONDS = 0.022
+"""A JSON document of 65,536 values, and the CPU seconds of its reading where the bounds were set."""
+
 _ANSWERS = (PlanningError, WrongCallError, GputuiError, DamagedDayError)
 """Errors that give the reason why a file is not read."""
 
@@ -60,6 +65,9 @@ class Reader:
     read: Callable[[Path], object]
     kinds: str
     sizes: tuple[int, ...]
+
+
+_REFERENCE = Reader("reference.json", lambda path: json.loads(path.read_bytes()), "", ())
 
 
 @dataclass(frozen=True)
@@ -195,6 +203,12 @@ def measured(reader: Reader, what: str, data: bytes) -> Worst:
     seconds, mib, problem = said.split(" ", 2)
     assert not problem, f"{what}: {problem}"
     return Worst(float(seconds), float(mib), what)
+
+
+def slowness() -> float:
+    """How many times more CPU time this machine takes now than the one on which the bounds were set; at
+    least 1."""
+    return max(1.0, measured(_REFERENCE, "", _REFERENCE_JSON).seconds / _REFERENCE_SECONDS)
 
 
 def _child(reader: Reader, file: Path, answer: int) -> None:

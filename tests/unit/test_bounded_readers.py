@@ -15,11 +15,12 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import starmap
 from pathlib import Path
 
 import pytest
 
-from fuzz.bounds import MIB, READERS, SECONDS, Worst, measured
+from fuzz.bounds import MIB, READERS, SECONDS, Worst, measured, slowness
 from fuzz.hostile_files import EVERY
 from gputui.inventory.others_files import NotReadError, beginning, go_on, not_read, one_reading, parse_json
 from gputui.launching.configuration_text import read_values
@@ -93,15 +94,15 @@ WORST = (
 def test_the_worst_known_file_of_each_reader_is_read_within_bounds(reader: str, file: str, size: int) -> None:
     # The first run also imports modules; later runs do not.
     measured(READERS[reader], "", EVERY[file](64))
-    tries = [measured(READERS[reader], file, EVERY[file](size)) for _ in range(1)]
-    if not _within(tries[0]):
-        # CPU time varies on a machine whose cores are shared.
-        tries += [measured(READERS[reader], file, EVERY[file](size)) for _ in range(2)]
-    assert any(map(_within, tries)), tries
+    tries = [(1.0, measured(READERS[reader], file, EVERY[file](size)))]
+    # A busy machine, or a slow one, takes more CPU time for the same work: measure how much more.
+    while not any(starmap(_within, tries)) and len(tries) < 4:
+        tries.append((slowness(), measured(READERS[reader], file, EVERY[file](size))))
+    assert any(starmap(_within, tries)), tries
 
 
-def _within(found: Worst) -> bool:
-    return found.seconds <= SECONDS and found.mib <= MIB
+def _within(slower: float, found: Worst) -> bool:
+    return found.seconds <= SECONDS * slower and found.mib <= MIB
 
 
 def _warnings(path: Path, *words: str) -> str:
