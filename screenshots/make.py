@@ -34,7 +34,7 @@ from gputui.jobs.experiments.request import ExperimentRequest
 from gputui.jobs.process_tree import identity, own_scope
 from gputui.jobs.record import write_finished, write_given
 from gputui.launching.launch import Launch
-from gputui.launching.launch_options import LaunchOptions
+from gputui.launching.launch_options import AUTO, LaunchOptions
 from gputui.requesting.launch_request import LaunchRequest
 from gputui.sources.sampler import Sampler
 from gputui.sources.simulated.boxes import BOXES
@@ -48,6 +48,7 @@ from gputui.tui.messages import NewReading
 from gputui.tui.readings import Mailbox, Reading
 from gputui.tui.screens import check
 from gputui.tui.screens.main import MainScreen
+from gputui.tui.screens.palette import PaletteScreen
 from gputui.vendors.registry import vendor_named
 
 HERE = Path(__file__).parent
@@ -67,6 +68,7 @@ class Picture:
     watched: int = 0
     command: tuple[str, ...] = ("python", "train.py", "--lr", "3e-4")
     theme: str = "dark"
+    launcher: str = AUTO
 
 
 TOPOLOGIES = HERE.parent / "tests" / "data" / "topologies"
@@ -88,8 +90,8 @@ _SIXTEEN = _made("pcie16", (4, 4, 4, 4), "PIX", "SYS")
 _SEVENTY_TWO = _made("nvl72", (36, 36), "NV18", "SYS")
 
 _SIZES = ((80, 24), (130, 40), (200, 60))
-_CHOSEN = ("4", "5", "@launcher")
-"""Two free GPUs of the box "shared", started with torchrun."""
+_CHOSEN = ("4", "5")
+"""Two free GPUs of the box "shared"."""
 
 _SCREENS: dict[str, tuple[str, ...]] = {
     "main": (),
@@ -132,7 +134,7 @@ _LLAMA = {
 
 PICTURES = (
     *(
-        Picture(f"{name}-{size[0]}x{size[1]}", "shared", size, (*_CHOSEN, *keys), 200)
+        Picture(f"{name}-{size[0]}x{size[1]}", "shared", size, (*_CHOSEN, *keys), 200, launcher="torchrun")
         for name, keys in _SCREENS.items()
         for size in _SIZES
     ),
@@ -141,7 +143,7 @@ PICTURES = (
         for size in _SIZES
     ),
     Picture("confirm-130x40", "shared", (130, 40), ("3", "5", "enter"), 200, ("sh", "train.sh")),
-    Picture("sixteen-80x24", "dgx-2", (80, 24), ("4", "5", "6", "7", "@launcher"), 90),
+    Picture("sixteen-80x24", "dgx-2", (80, 24), ("4", "5", "6", "7"), 90, launcher="torchrun"),
     Picture("main-60x15", "shared", (60, 15), (), 20),
     Picture("mig-80x24", "a100-mig", (80, 24), ("down", "down", "space"), 20),
     Picture("lost-80x24", "lost", (80, 24), ("4", "5"), 20),
@@ -311,6 +313,7 @@ async def take(picture: Picture) -> None:
             # The reading that comes before a launch.
             main.post_message(NewReading(Reading(source.read(), time.monotonic())))
         await pilot.pause()
+        assert not isinstance(app.screen, PaletteScreen), f"{picture.keys} has no action of that name"
         svg = app.export_screenshot(title="gputui")
     os.chdir(HERE)
     shutil.rmtree(state)
