@@ -268,6 +268,15 @@ def _proved(launch: Launch, snapshot: Snapshot, *_: object, **__: object) -> Rep
     )
 
 
+def _programs(state: Path) -> Path:
+    """Make a folder of the programs that the pictures' commands start; none is ever run."""
+    folder = state / "bin"
+    folder.mkdir()
+    for name in ("python", "torchrun", "accelerate", "sh"):
+        (folder / name).touch(0o755)
+    return folder
+
+
 async def take(picture: Picture) -> None:
     """Run the program up to the moment of the picture, and write it."""
     clock = _Clock()
@@ -278,7 +287,7 @@ async def take(picture: Picture) -> None:
     mailbox = Mailbox()
     sampler = Sampler(source, mailbox.put)
     state = Path(tempfile.mkdtemp())
-    environ = {"TERM": "xterm-256color", "PATH": os.defpath, "XDG_STATE_HOME": str(state)}
+    environ = {"TERM": "xterm-256color", "PATH": str(_programs(state)), "XDG_STATE_HOME": str(state)}
     environ["GPUTUI_CLAIMS"] = str(state / "claims")
     if picture.name.startswith("jobs"):
         _jobs(state, {device.index: device.uuid for device in source.read().devices})
@@ -291,7 +300,7 @@ async def take(picture: Picture) -> None:
     screen = ScreenSettings(theme=picture.theme)
     # (Of this machine the real Slurm and the real boxes would be asked.)
     label = source.label if picture.name.startswith("nodes") else ""
-    app_state = AppState(environ, LaunchOptions(picture.command), label, screen=screen)
+    app_state = AppState(environ, LaunchOptions(picture.command, picture.launcher), label, screen=screen)
     app = GputuiApp(app_state, sampler, mailbox, comparison, clock=clock)
     async with app.run_test(size=picture.size) as pilot:
         main = app.screen_stack[0]
@@ -302,6 +311,9 @@ async def take(picture: Picture) -> None:
         clock.now = NOON
         while main.app_state.timelines is None or not main.app_state.timelines.adopted:
             await asyncio.sleep(0.01)
+        # The panels come with the second reading that the screen is sent.
+        main.post_message(NewReading(Reading(source.read(), time.monotonic())))
+        await pilot.pause()
         for key in picture.keys:
             if key.startswith("@"):
                 main.choose(key.removeprefix("@"))
