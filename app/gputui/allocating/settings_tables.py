@@ -155,7 +155,7 @@ def read_tables(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         unknown = values.keys() - record.keys if isinstance(values, dict) else ()
         if unknown:
             raise DocumentError(
-                f"unknown setting; the table has {', '.join(record.keys)}", table, min(unknown)
+                f"unknown setting; the table has {', '.join(sorted(record.keys))}", table, min(unknown)
             )
         found[table] = inside(table, record.facts, values)
     return found
