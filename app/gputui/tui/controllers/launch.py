@@ -322,7 +322,9 @@ class LaunchController:
         missing = missing or missing_program(launch, self._environ)
         if missing is None:
             return None
-        return f"{missing}: press {edit} to edit the command" if asks else missing, "lost"
+        # Where the message has a remedy, there is no room for the key.
+        asked = asks and ";" not in missing
+        return f"{missing}: press {edit} to edit the command" if asked else missing, "lost"
 
     def cancel(self) -> bool:
         """Drop the pending launches, and give their devices back; return whether there was one."""
