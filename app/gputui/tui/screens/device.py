@@ -91,9 +91,7 @@ class DeviceScreen(ProcessListPage):
         drawn, _ = charts_of(self.app_state, width, height, self._zoom, device=device)
         return [title("timelines", width, f"last {zoom_name(self._zoom)}"), *drawn] if drawn else []
 
-    def _scrolled(
-        self, above: list[Line], listing: Listing, below: list[Line], height: int
-    ) -> list[Line]:
+    def _scrolled(self, above: list[Line], listing: Listing, below: list[Line], height: int) -> list[Line]:
         """The whole page as one text, whose last line says how many lines follow."""
         items: list[int | None] = [*[None] * len(above), *listing.items, *[None] * len(below)]
         room = max(1, height - 1)
