@@ -101,7 +101,7 @@ _SCREENS: dict[str, tuple[str, ...]] = {
     "export": ("@export", *["down"] * 4),
     "help": ("question_mark",),
     "jobs": ("D",),
-    "launch": ("@launch_page", *["down"] * 11, "space"),
+    "launch": ("@launch_page", *["down"] * 5),
     "messages": ("b", "@order", "@messages"),
     "nodes": ("@nodes", "down", "b", "b"),
     "nodes-jobs": ("@nodes", "D"),

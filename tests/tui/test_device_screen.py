@@ -163,6 +163,21 @@ async def test_on_a_small_screen_all_of_it_scrolls_and_nothing_is_left_out_in_si
         assert shown(s) == "0"
 
 
+async def test_on_a_small_screen_its_processes_come_before_the_facts() -> None:
+    def places(s: Session) -> list[int]:
+        words = ("─ processes ─", "utilization")
+        return [next(at for at, text in enumerate(texts(s)) if word in text) for word in words]
+
+    async with session(crowded(1), size=(80, 17)) as s:
+        await s.press("@device")
+        processes, facts = places(s)
+        assert processes < facts and lit(s) and "pgdn" in texts(s)[-1]
+        # Where there is room for both, the facts are first: their number is always the same.
+        await s.resize(130, 40)
+        processes, facts = places(s)
+        assert processes > facts
+
+
 async def test_the_keys_of_the_charts_are_named_only_where_there_are_charts() -> None:
     async with session(size=(130, 60)) as s:
         await s.press("@device")

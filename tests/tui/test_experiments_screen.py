@@ -103,6 +103,9 @@ async def test_x_twice_removes_one_and_y_copies_it(desk: Desk, environ: dict[str
     async with session(environ=environ) as s:
         await s.press("D", "y")
         await s.until(lambda: s.written and "clipboard" in texts(s, "#page-footer")[0])
+        (said,) = s.main.messages
+        # The first of several lines.
+        assert said.text.endswith(" …") and said.text.count("\n") == 0
         await s.press("x")
         assert kept(desk.environ).records
         await s.press("x")

@@ -44,14 +44,17 @@ def contrast(one: str, other: str) -> float:
 def test_states_differ_in_luminance_and_each_can_be_read(theme: object) -> None:
     colors = {state: theme.variables[state] for state in STATES}  # type: ignore[attr-defined]
     assert all(contrast(color, theme.background) >= 4.5 for color in colors.values())  # type: ignore[attr-defined]
-    pairs = combinations(colors.values(), 2)
-    assert all(contrast(one, other) >= 1.25 for one, other in pairs)
+    for one, other in combinations(colors.values(), 2):
+        apart = abs(Color.parse(one).hsl.h - Color.parse(other).hsl.h)
+        assert contrast(one, other) >= 1.25 and min(apart, 1 - apart) >= 0.06, (one, other)
+    # A dark brown on white looks like plain text.
+    assert (max(Color.parse(colors["idle"]).rgb) - min(Color.parse(colors["idle"]).rgb)) / 255 >= 0.5
 
 
-def watched(seconds: float) -> AppState:
-    """A box after so many seconds: bo holds GPU 0 without using it, and GPU 1 is free."""
+def watched(seconds: float, load: int | None = 0) -> AppState:
+    """A box after so many seconds: bo holds GPU 0, by default without using it, and GPU 1 is free."""
     bo = job(7, user="bo", memory=8 * GIB, started=0.0)
-    first = replace(busy(gpu(0), bo), utilization=0)
+    first = replace(busy(gpu(0), bo), utilization=load)
     state = AppState({}, LaunchOptions(("true",)), rules=Rules(idle=60))
     for now in range(1000, 1001 + int(seconds), 30):
         state = state.with_snapshot(replace(box(first, gpu(1)), time=float(now)))
@@ -69,6 +72,16 @@ def test_who_holds_a_device_without_using_it_is_named() -> None:
     assert state.outlook.occupied[0].hoarded
 
 
+def test_the_tone_says_at_once_that_a_device_is_not_used_and_the_word_after_a_while() -> None:
+    resting, working, unknown = watched(0), watched(0, 60), watched(0, None)
+    told = [state_of(each, each.box.devices[0]) for each in (resting, working, unknown)]
+    assert [words for _, words, _ in told] == [told[0][1]] * 3
+    assert [tone for *_, tone in told] == ["busy-low", "busy", "busy"]
+    # Its bar and its numbers are as quiet.
+    spans = row(resting, resting.box.devices[0], columns_of(resting, 100), 100)
+    assert "busy" not in {style for _, style in spans}
+
+
 def test_a_row_has_the_tone_of_its_state_as_a_whole() -> None:
     state = watched(90)
     for device in state.box.devices:
@@ -84,7 +97,7 @@ def test_a_row_has_the_tone_of_its_state_as_a_whole() -> None:
 
 @pytest.mark.parametrize("theme", [DARK, LIGHT], ids=lambda theme: theme.name)
 def test_the_numbers_of_a_busy_device_are_quieter_than_a_free_one_and_can_be_read(theme: Theme) -> None:
-    state = watched(0)
+    state = watched(0, 60)
     spans = row(state, state.box.devices[0], columns_of(state, 100), 100)
     told = {style for text, style in spans if GLYPHS["busy"] in text or "bo" in text}
     quiet = {style for text, style in spans if text.strip().isdigit() and style != "dim"}

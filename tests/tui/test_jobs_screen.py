@@ -339,7 +339,8 @@ async def test_its_line_is_copied(desk: Desk, tmp_path: Path) -> None:
         await s.until(lambda: "xclip" in told(s))
         assert (tmp_path / "taken").read_text() == job.line
         (said,) = s.main.messages
-        assert said.text in told(s)
+        assert said.text == f"copied to the clipboard with xclip: {job.line}"
+        assert told(s).splitlines()[0].strip(" ▌…") in said.text
 
 
 @pytest.mark.thorough

@@ -58,13 +58,19 @@ def row(s: Session, label: str) -> str:
     return next(line for line in texts(s) if label in line)
 
 
+async def unfold(s: Session) -> None:
+    """Show all options; the cursor is then at the first one."""
+    await s.press("G", "enter", "g")
+
+
 async def go_to(s: Session, label: str) -> None:
     """Move the cursor to a row."""
     screen = s.app.screen
     assert isinstance(screen, LaunchScreen)
-    labels = [each.label for each in rows(s.main.app_state)]
-    screen.action_cursor(-1000)
-    screen.action_cursor(labels.index(label))
+    await s.press("g")
+    if label not in [each.label for each in screen.options]:
+        await unfold(s)
+    screen.action_cursor([each.label for each in screen.options].index(label))
     assert any(line.startswith("▸") and label in line for line in texts(s)), texts(s)
 
 
@@ -84,18 +90,55 @@ async def test_it_shows_the_settings_the_variables_and_the_line_that_they_come_t
     async with session(environ=environ) as s:
         await s.press("5", "4", "@launch_page")
         assert texts(s)[0].startswith(" ─ this launch ─")
-        assert [line[2:15].strip() for line in texts(s)[1:5]] == [
-            "launcher", "processes", "Python", "directory",
-        ]  # fmt: skip
-        # What few launches need is below everything else, under one heading.
-        headings = [line.split("─")[1].strip() for line in texts(s) if line.startswith(" ─ ")]
-        assert headings[:3] == ["this launch", "environment", "expert settings"]
-        expert = next(place for place, line in enumerate(texts(s)) if " expert settings " in line)
-        assert [line[2:15].strip() for line in texts(s)[expert + 1 : expert + 4]] == [
-            "devices by", "logs", "NUMA binding",
+        assert [line[2:15].strip() for line in texts(s)[1:]] == [
+            "launcher", "processes", "Python", "directory", "time limit",
+            "environment", "another …", "more options",
         ]  # fmt: skip
         assert f"{VISIBLE}=5,4 python train.py" in below(s)
         assert "esc back" in below(s)
+
+
+async def test_what_few_launches_need_is_one_enter_away(environ: dict[str, str]) -> None:
+    async with session(environ=environ, size=(80, 40)) as s:
+        await s.press("@launch_page", "G")
+        assert texts(s)[-1].startswith("▸─ more options ▸ ─")
+        await s.press("enter")
+        at = next(place for place, line in enumerate(texts(s)) if line.startswith("▸─ more options ▾ ─"))
+        assert [line[2:15].strip() for line in texts(s)[at + 1 : at + 4]] == [
+            "devices by", "logs", "NUMA binding",
+        ]  # fmt: skip
+        await s.press("down", "space")
+        assert s.main.app_state.options.ids == "uuid" and "more options ▾ (1 set)" in texts(s)[at]
+        # A switch is only turned, whatever the key: a text is no value of it.
+        for key in ("up", "x", "e", "x", "enter", "e"):
+            await s.press(key)
+        assert "more options ▸ (1 set)" in texts(s)[-1] and isinstance(s.app.screen, LaunchScreen)
+
+
+async def test_options_that_are_set_or_searched_are_shown_at_once(environ: dict[str, str]) -> None:
+    async with session(environ=environ) as s:
+        await s.press("@launch_page", "slash", *"index", "enter")
+        assert any("devices by" in line for line in texts(s)) and len(texts(s)) == 3
+        await s.press("escape")
+        assert "more options ▸" in texts(s)[-1]
+        await go_to(s, "devices by")
+        await s.press("space", "escape", "@launch_page")
+        assert row(s, "devices by") and "1 set" in row(s, "more options")
+        # The last one that is reset stays where the cursor is.
+        await go_to(s, "devices by")
+        await s.press("x")
+        assert row(s, "devices by").startswith("▸")
+
+
+async def test_the_recent_launches_are_filtered(environ: dict[str, str]) -> None:
+    keep(environ, LaunchOptions(("python", "one.py")), 1)
+    keep(environ, LaunchOptions(("python", "two.py")), 1)
+    async with session(environ=environ) as s:
+        await s.press("@launches", "slash", *"one.py", "enter")
+        (shown,) = texts(s)[1:]
+        assert shown.endswith("python one.py")
+        await s.press("x")
+        assert "nothing has “one.py”" in texts(s)[1]
 
 
 @pytest.mark.parametrize("command", [("echo", "hi"), ("python", "t.py"), ("torchrun", "t.py")])
@@ -111,6 +154,7 @@ async def test_values_of_the_settings_are_shown_with_where_they_come_from(enviro
     (folder / "gputui" / "config.toml").write_text('[run]\nconfine = "never"\n')
     async with session(environ={**environ, "XDG_CONFIG_HOME": str(folder)}) as s:
         await s.press("@launch_page")
+        await unfold(s)
         assert "never (:settings)" in row(s, "confined") and "none (:settings)" in row(s, "stop if idle")
 
 
@@ -120,6 +164,7 @@ async def test_no_row_of_an_option_is_cut_at_80_columns(
 ) -> None:
     async with session(environ=environ, command=command, size=(80, 40)) as s:
         await s.press("@launch_page")
+        await unfold(s)
         labels = [each.label for each in rows(s.main.app_state) if not each.box]
         assert all(not row(s, label).endswith("…") for label in labels), texts(s)
 
@@ -226,13 +271,14 @@ async def test_a_variable_is_added_changed_switched_and_taken_out(environ: dict[
 
 async def test_what_stands_there_is_kept_when_the_page_is_left(environ: dict[str, str]) -> None:
     async with session(environ=environ) as s:
-        await s.press("5", "@launch_page", *["down"] * 5, "space", "escape")
-        assert f"{VISIBLE}=GPU-" in " ".join(s.texts("#launch"))
+        await s.press("5", "@launch_page", "space", "escape")
+        assert "torchrun" in " ".join(s.texts("#launch"))
 
 
 async def test_a_click_goes_to_a_row_and_a_second_one_changes_it(environ: dict[str, str]) -> None:
     async with session(environ=environ) as s:
         await s.press("5", "@launch_page")
+        await unfold(s)
         at = next(line for line, text in enumerate(texts(s)) if "devices by" in text)
         await s.pilot.click("#page-body", offset=(20, at))
         assert texts(s)[at].startswith("▸ devices by")
@@ -269,7 +315,7 @@ async def test_without_anything_every_key_is_harmless(environ: dict[str, str]) -
 
 async def test_a_box_that_vanishes_below_it_is_no_error(environ: dict[str, str]) -> None:
     async with moving(environ=environ) as s:
-        await s.press("5", "4", "@launch_page", "G")
+        await s.press("5", "4", "@launch_page", "G", "enter", "G")
         s.source.snapshot = box_at("laptop")
         await s.until(lambda: not s.main.app_state.selection.decided)
         await s.press("up", "space", "down", "tab", "tab")
@@ -293,7 +339,7 @@ async def test_every_size_is_painted_and_the_cursor_is_always_to_be_seen(environ
 
 async def test_keys_typed_before_it_is_drawn_are_not_lost(environ: dict[str, str]) -> None:
     async with session(environ=environ) as s:
-        await s.pilot.press("5", "colon", *"launch", "space", *"page", "enter", *["down"] * 5, "space")
+        await s.pilot.press("5", "colon", *"launch", "space", *"page", "enter", "G", "space", "down", "space")
         await s.until(lambda: s.main.app_state.options.ids == "uuid")
 
 

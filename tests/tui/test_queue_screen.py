@@ -116,7 +116,7 @@ async def test_nothing_moves_while_a_device_is_used_and_idle_and_becomes_free() 
         shown: list[list[tuple[str, int]]] = []
         for utilization in (90, 0, None):
             one = gpu(0) if utilization is None else replace(held[0], utilization=utilization)
-            show(s, devices=(one, held[1]), time=IDLE.time + len(shown))
+            show(s, replace(waiter(1), command="x"), devices=(one, held[1]), time=IDLE.time + len(shown))
             there = [text for text in texts(s) if ".py" in text or "in 10s" in text]
             shown.append([(text.split()[0], text.index("python") if ".py" in text else 0) for text in there])
         assert shown[0] == shown[1] and [label for label, _ in shown[2]] == ["0", "1"]
@@ -132,7 +132,24 @@ async def test_the_page_fits_every_size_and_says_so_where_nobody_waits() -> None
             assert any("ana" in line for line in texts(s))
         show(s)
         await s.press("S", "j")
-        assert "nobody in line" in texts(s)[0] and "w on the main screen" in texts(s)[1]
+        assert "nobody in line" in texts(s)[0] and "w on the main screen joins it" in texts(s)[1]
+
+
+async def test_only_what_somebody_waits_for_and_what_is_in_the_way_is_shown() -> None:
+    held = [busy(gpu(n), job(7 + n, user="mira", command=f"python t{n}.py")) for n in range(2)]
+    async with session("idle") as s:
+        await s.press("@queue")
+        for line, rows in (
+            ((), 0),
+            ((waiter(1, devices=frozenset({held[1].key})),), 1),
+            ((waiter(1, devices=frozenset({held[1].key})), waiter(2)), 2),
+        ):
+            show(s, *line, devices=tuple(held))
+            assert sum("mira" in text for text in texts(s)) == rows
+            assert any("devices will be free" in text for text in texts(s)) == bool(line)
+        # Nobody in line: one sentence, and nothing that the table has.
+        show(s, devices=tuple(held))
+        assert len([text for text in texts(s)[1:] if text]) <= 2
 
 
 async def test_a_panel_is_there_while_somebody_waits() -> None:

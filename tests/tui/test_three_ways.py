@@ -106,6 +106,18 @@ async def test_a_job_that_cannot_be_started_is_said(environ: dict[str, str], tmp
         assert "broken" in s.main.message
 
 
+async def test_a_program_that_is_not_in_path_is_told_with_what_helps_before_and_at_enter(
+    environ: dict[str, str],
+) -> None:
+    helps = "there is no program 'python' in PATH; activate its environment or give a path"
+    async with session(command=("python", "x.py"), environ={**environ, "PATH": "/none"}, size=(80, 24)) as s:
+        await s.press("4")
+        assert s.main.app_state.warnings[0] == helps
+        await s.press("enter")
+        await s.until(lambda: s.main.message == helps)
+        assert s.texts("#message")[0].endswith(helps)
+
+
 async def test_a_second_press_while_the_devices_are_read_starts_nothing_twice(
     desk: Desk, environ: dict[str, str]
 ) -> None:

@@ -483,3 +483,21 @@ async def test_below_the_matrix_stands_what_is_near_to_which_gpu_where_there_is_
         await s.settle()
         assert (picture(s), told(s)) == before, "nothing moves after the first frame"
         assert sum("2 NVLinks" in line for line in told(s)) == 1
+
+
+async def test_the_palette_has_each_entry_once_and_finds_it_by_the_words_of_both_screens() -> None:
+    async with session() as s:
+        await s.press("t", "colon")
+
+        def listed() -> list[str]:
+            lines = [text.strip(" ▸") for text in s.app.screen.query_one("#page-body", Lines).texts]
+            return [line for line in lines if line and not line.startswith(("─", ":  type"))]
+
+        assert sum("Type how many devices" in line for line in listed()) == 1
+        assert not any("on this page" in line for line in listed())
+        await s.press(*"number")
+        assert listed()[1].startswith("n ") and "Type how many devices" in listed()[1]
+        assert sum("Type how many devices" in line for line in listed()) == 1
+        await s.press("enter")
+        await s.press("2", "enter")
+        assert len(s.main.app_state.selection) == 2 and isinstance(s.app.screen, TopologyScreen)

@@ -37,6 +37,9 @@ def table(jobs: list[Job], now: float, width: int | None = None) -> list[str]:
     return printed(job_columns("id name devices state status ran ended command", now), jobs, width)
 
 
+NO_PROGRAM = "there is no program 'no-such-program' in PATH; activate its environment or give a path"
+
+
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     with desk_at(tmp_path) as made:
@@ -123,7 +126,7 @@ def test_the_line_that_is_printed_is_the_line_that_runs(call: Call, desk: Desk) 
 @pytest.mark.parametrize(
     ("program", "status", "message"),
     [
-        ("no-such-program", 127, "gputui: there is no program 'no-such-program'"),
+        ("no-such-program", 127, f"gputui: {NO_PROGRAM}"),
         ("/", 126, "gputui: cannot start '/': Permission denied"),
     ],
 )

@@ -28,6 +28,9 @@ from unit.jobs_support import Desk, desk_at, ended, kill_supervisor
 DUMP = (sys.executable, "-S", "-E", str(Path(__file__).with_name("dump.py")))
 
 
+NO_PROGRAM = "there is no program 'no-such-program' in PATH; activate its environment or give a path"
+
+
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
     with desk_at(tmp_path) as made:
@@ -229,7 +232,7 @@ def test_the_supervisor_itself_keeps_nothing_that_is_passed_on(desk: Desk) -> No
 @pytest.mark.parametrize(
     ("argv", "directory", "status", "message"),
     [
-        (("no-such-program",), None, 127, "there is no program 'no-such-program'"),
+        (("no-such-program",), None, 127, NO_PROGRAM),
         (("/no/such/program",), None, 127, "there is no program '/no/such/program'"),
         (("/",), None, 126, "cannot start '/': Permission denied"),
         (("",), None, 126, "cannot start '': Invalid argument"),

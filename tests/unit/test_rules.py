@@ -319,4 +319,6 @@ def test_a_bad_settings_file_is_a_wrong_call_in_one_line_that_names_the_place(
 ) -> None:
     config.write_text("[rules]\nmemory = 5\n")
     for words in (("pick",), ("run", "-n", "1", "--", "true")):
-        assert f'{config}: rules.memory: expected a size ("20G", "512M"), found 5' in call(*words).refused(2)
+        assert f'{config}: [rules] memory: expected a size ("20G", "512M"), found 5' in call(*words).refused(
+            2
+        )

@@ -9,9 +9,11 @@ import pytest
 
 from gputui.allocating import settings as module
 from gputui.allocating.settings import Settings, SettingsError, settings
+from gputui.allocating.settings_tables import DESCRIBED
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.formatting import GIB
 from gputui.system.users import own_name
+from gputui.tui.screen_settings import checked
 
 
 @pytest.fixture
@@ -105,33 +107,33 @@ WRONG: list[tuple[str, str]] = [
     ("[rules", ""),
     ("\x00", ""),
     ("[rule]", "unknown table [rule]"),
-    ("rules = 3", "rules: "),
-    ("[[rules]]", "rules: "),
+    ("rules = 3", "[rules] expected"),
+    ("[[rules]]", "[rules] expected"),
     ("window = 5", "unknown table [window]"),
-    ("[rules]\nmemroy = '1G'", "rules.memroy: unknown"),
-    ("[run]\nstray = 'kill'", "run.stray"),
-    ("[run]\nconfine = true", "run.confine"),
-    ("[rules]\nmemory = 512", "rules.memory"),
-    ("[rules]\nmemory = 'lots'", "rules.memory"),
-    ("[rules]\nmemory = '-1G'", "rules.memory"),
-    ("[rules]\nutilization = 101", "rules.utilization"),
-    ("[rules]\nutilization = true", "rules.utilization"),
-    ("[rules]\nutilization = 1.5", "rules.utilization"),
-    ("[rules]\nwindow = -1", "rules.window"),
-    ("[rules]\nwindow = nan", "rules.window"),
-    ("[rules]\nwindow = inf", "rules.window"),
-    ("[rules]\nwindow = '10'", "rules.window"),
-    ("[rules]\nignore_users = 'dcgm'", "rules.ignore_users"),
-    ("[rules]\nignore_users = [['a']]", "rules.ignore_users"),
-    ("[rules]\nmine_is_free = 1", "rules.mine_is_free"),
-    ("[devices]\nnever = ['gpu0']", "devices.never"),
-    ("[devices]\nnever = 0", "devices.never"),
-    ("[devices]\nprefer = [true]", "devices.prefer"),
-    ("[devices]\nprefer = [-1]", "devices.prefer"),
-    ("[jobs]\nlog_cap = '1M'", "jobs.log_cap"),
-    ("[jobs]\nlog_cap = 0", "jobs.log_cap"),
-    ("[rules]\nmemory = 1979-05-27", "rules.memory"),
-    ("[wait]\nnotify = 'say hello'", "wait.notify"),
+    ("[rules]\nmemroy = '1G'", "[rules] memroy: unknown"),
+    ("[run]\nstray = 'kill'", "[run] stray"),
+    ("[run]\nconfine = true", "[run] confine"),
+    ("[rules]\nmemory = 512", "[rules] memory"),
+    ("[rules]\nmemory = 'lots'", "[rules] memory"),
+    ("[rules]\nmemory = '-1G'", "[rules] memory"),
+    ("[rules]\nutilization = 101", "[rules] utilization"),
+    ("[rules]\nutilization = true", "[rules] utilization"),
+    ("[rules]\nutilization = 1.5", "[rules] utilization"),
+    ("[rules]\nwindow = -1", "[rules] window"),
+    ("[rules]\nwindow = nan", "[rules] window"),
+    ("[rules]\nwindow = inf", "[rules] window"),
+    ("[rules]\nwindow = '10'", "[rules] window"),
+    ("[rules]\nignore_users = 'dcgm'", "[rules] ignore_users"),
+    ("[rules]\nignore_users = [['a']]", "[rules] ignore_users"),
+    ("[rules]\nmine_is_free = 1", "[rules] mine_is_free"),
+    ("[devices]\nnever = ['gpu0']", "[devices] never"),
+    ("[devices]\nnever = 0", "[devices] never"),
+    ("[devices]\nprefer = [true]", "[devices] prefer"),
+    ("[devices]\nprefer = [-1]", "[devices] prefer"),
+    ("[jobs]\nlog_cap = '1M'", "[jobs] log_cap"),
+    ("[jobs]\nlog_cap = 0", "[jobs] log_cap"),
+    ("[rules]\nmemory = 1979-05-27", "[rules] memory"),
+    ("[wait]\nnotify = 'say hello'", "[wait] notify: "),
 ]
 
 
@@ -144,6 +146,18 @@ def test_what_cannot_be_meant_is_refused_with_its_place(
         settings(environ)
     message = str(error.value)
     assert message.startswith(f"{config}: ") and (why in message or why == "Expected")
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_an_error_ends_with_a_line_that_works(environ: dict[str, str], config: Path, name: str) -> None:
+    table, _, key = name.partition(".")
+    config.write_text(f"[{table}]\n{key} = 1979-05-27\n")
+    with pytest.raises(SettingsError) as error:
+        settings(environ)
+    said, _, line = str(error.value).partition("; for example: ")
+    assert said.startswith(f"{config}: [{table}] {key}: expected ") and line.startswith(f"{key} = ")
+    config.write_text(f"[{table}]\n{line}\n")
+    checked(settings(environ).screen)
 
 
 @pytest.mark.parametrize("data", [b"\xff\xfe", b"x = " + b"[" * 100_000, b"# " + b"x" * 300_000])

@@ -79,6 +79,7 @@ class SettingsError(GputuiError):
     """A settings file is invalid; the message names the file and the place."""
 
     code, status = "bad_settings", 2
+    remedy = "`gputui docs rules` explains the settings"
 
 
 Keymap = Mapping[str, str]
@@ -219,13 +220,13 @@ def _parsed(file: str, data: bytes) -> dict[str, Any]:
 
 def _with(before: Settings, document: Mapping[str, Any], file: str) -> Settings:
     # Imported only where there is a file, because `pick` must be quick and mostly finds none.
-    from gputui.allocating.settings_tables import read_tables
+    from gputui.allocating.settings_tables import in_file, read_tables
     from gputui.inventory.typed_json import DocumentError
 
     try:
         found = read_tables(document)
     except DocumentError as error:
-        raise SettingsError(f"{file}: {error}") from None
+        raise SettingsError(f"{file}: {in_file(error)}") from None
     rules = found.get("rules", {}) | found.get("devices", {})
     if "mine" in rules:
         rules["mine"] = own_name() if rules["mine"] else None

@@ -137,7 +137,7 @@ DESCRIBED = {
     "screen.keys": Described("your own keys for actions", "{}", '{copy = "c"}'),
     "screen.hidden": Described("panels that are not shown", "[]", '["links"]'),
     "screen.columns": Described(
-        "the columns of the device table", None, '["utilization", "memory", "state"]'
+        "the columns of the device table", None, '["utilization", "memory", "power"]'
     ),
     "screen.sort": Described("the column that the table is sorted by", None, '"utilization"'),
     "screen.filter": Described("show only the devices that match", '""'),
@@ -151,9 +151,22 @@ def read_tables(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     for table, values in document.items():
         record = TABLES.get(table)
         if record is None:
-            raise DocumentError(f"unknown table [{table}]")
+            raise DocumentError(f"unknown table [{table}]; the tables are {', '.join(TABLES)}")
         unknown = values.keys() - record.keys if isinstance(values, dict) else ()
         if unknown:
-            raise DocumentError("unknown setting", table, min(unknown))
+            raise DocumentError(
+                f"unknown setting; the table has {', '.join(sorted(record.keys))}", table, min(unknown)
+            )
         found[table] = inside(table, record.facts, values)
     return found
+
+
+def in_file(error: DocumentError) -> str:
+    """The message of an error as the settings file spells the place, with a line that works: "[rules] window:
+    expected a number of seconds, found "x"; for example: window = 10"."""
+    if not error.steps:
+        return str(error)
+    table, *place = error.steps
+    message = f"[{table}] {DocumentError(error.args[0], *place)}"
+    known = DESCRIBED.get(f"{table}.{place[0]}") if place else None
+    return f"{message}; for example: {place[0]} = {known.example or known.default}" if known else message

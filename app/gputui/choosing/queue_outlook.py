@@ -89,6 +89,13 @@ class Outlook:
         """The requests that have nobody ahead of them."""
         return tuple(turn for turn in self.turns if not turn.ahead)
 
+    @property
+    def in_the_way(self) -> tuple[Occupied, ...]:
+        """The devices that are not free and that somebody in line could take."""
+        wanted = {turn.waiter.devices for turn in self.turns}
+        keys = frozenset[str]().union(*(each for each in wanted if each is not None))
+        return tuple(each for each in self.occupied if None in wanted or each.device.key in keys)
+
 
 def outlook(
     snapshot: Snapshot,

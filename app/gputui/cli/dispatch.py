@@ -51,7 +51,7 @@ def dispatch(words: list[str]) -> int:
         return status
     except GputuiError as error:
         wrong = error.status == WRONG_CALL
-        remedy = _meant(rest, name, command) if wrong else error.remedy
+        remedy = error.remedy or (_meant(rest, name, command) if wrong else None)
         # Who asks `pick` asks what is free now; who runs something can wait.
         in_line = name == "run" and bool(error.devices) and "--wait" in (remedy or "")
         return _failed(error, remedy, as_json, wrong or in_line)

@@ -40,15 +40,15 @@ class DocumentError(ValueError):
 
     def __init__(self, said: str, *steps: str | int) -> None:
         super().__init__(said)
-        self._steps = [*steps]
+        self.steps = [*steps]
 
     def within(self, *steps: str | int) -> DocumentError:
         """Return this error, with `steps` put before its place: for a value inside another one."""
-        self._steps[:0] = steps
+        self.steps[:0] = steps
         return self
 
     def __str__(self) -> str:
-        place = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in self._steps)
+        place = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in self.steps)
         return f"{printable(place.removeprefix('.'))}: {self.args[0]}" if place else self.args[0]
 
 

@@ -51,7 +51,7 @@ def copy(text: str, environ: Environ, write: TextWriter | None = None) -> Copied
         return Copied(
             f"not copied: no clipboard tool, and no terminal to ask ({error.strerror})", False, False
         )
-    return Copied("sent to the terminal's clipboard (OSC 52; terminals do not confirm it)", False)
+    return Copied("sent to the terminal's clipboard (OSC 52, not confirmed)", False)
 
 
 def tools(environ: Environ) -> Iterator[tuple[str, list[str]]]:

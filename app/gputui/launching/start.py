@@ -77,8 +77,9 @@ def _or_by_shell(start: Callable[[list[str]], T], words: Sequence[str], environm
 
 
 def no_program(program: str) -> str:
-    """The message that a program does not exist, with a remedy where it is a whole line in one word."""
-    return f"there is no program {program!r}{one_word_for_several(program)}"
+    """The message that a program does not exist, with a remedy where one is known."""
+    named = "" if "/" in program else " in PATH; activate its environment or give a path"
+    return f"there is no program {program!r}{one_word_for_several(program) or named}"
 
 
 def line_in_one_word(command: Sequence[str], directory: str | None) -> str | None:

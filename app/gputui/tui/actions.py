@@ -185,10 +185,9 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "check",
         "",
-        "Verify what the command will see",
+        "Check what the command will see",
         f"which GPU is {_FIRST}, {_SECOND}",
-        also="check bandwidth measure prove",
-        word="verify",
+        also="verify bandwidth measure prove",
     ),
     Action(
         "plan",

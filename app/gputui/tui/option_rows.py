@@ -29,9 +29,10 @@ from gputui.vendors.visibility import Confine
 
 Kind = Literal["choice", "switch", "text"]
 
-ENVIRONMENT, EXPERT = "environment", "expert settings"
+ENVIRONMENT, MORE = "environment", "more options"
 """The sections of the user's own variables, and of what few launches need."""
-_USUAL = ("launcher", "processes", "python", "directory")
+_FOLDED, _UNFOLDED = "▸", "▾"
+_USUAL = ("launcher", "processes", "python", "directory", "time")
 _CONFINE = Settings().confine
 NEW = "new variable"
 """The id of the row that adds a variable."""
@@ -72,8 +73,29 @@ def rows(app_state: AppState, confine: Confine = _CONFINE) -> tuple[Row, ...]:
     """The rows of the page, those that most launches need first. `confine` is the value of the settings."""
     settings, (own, offered) = _settings(app_state, confine), _variables(app_state)
     usual = [row for row in settings if row.id in _USUAL]
-    expert = [row for row in settings if row.id not in _USUAL]
-    return (*usual, *own, *(replace(row, section=EXPERT) for row in (*expert, *offered)))
+    more = [row for row in settings if row.id not in _USUAL]
+    return (*usual, *own, *(replace(row, section=MORE) for row in (*more, *offered)))
+
+
+def given_of_more(every: Sequence[Row]) -> int:
+    """How many rows of the section MORE are given."""
+    return sum(row.given for row in every if row.section == MORE)
+
+
+def folded(every: Sequence[Row], unfolded: bool) -> tuple[Row, ...]:
+    """The rows with one before the section MORE that folds it, and those of the section if `unfolded`."""
+    given = given_of_more(every)
+    fold = Row(
+        MORE,
+        MORE,
+        (_UNFOLDED if unfolded else _FOLDED) + (f" ({given} set)" if given else ""),
+        "" if unfolded else "⏎ shows them: logs, machines, NCCL, …",
+        "switch",
+        given=unfolded,
+        section=MORE,
+    )
+    usual = [row for row in every if row.section != MORE]
+    return (*usual, fold, *(every[len(usual) :] if unfolded else ()))
 
 
 def _settings(app_state: AppState, confine: Confine) -> list[Row]:

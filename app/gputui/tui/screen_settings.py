@@ -38,4 +38,4 @@ def _check(key: str, given: Iterable[str], known: Iterable[str]) -> None:
     names = tuple(known)
     for name in given:
         if name not in names:
-            raise SettingsError(f"screen.{key}: {name!r} is not one of {', '.join(names)}")
+            raise SettingsError(f"[screen] {key}: {name!r} is not one of {', '.join(names)}")

@@ -12,6 +12,7 @@ from gputui.allocating.settings import DEFAULT_INTERVAL, Settings
 from gputui.allocating.settings_tables import DESCRIBED, read_tables
 from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.formatting import MIB
+from gputui.inventory.typed_json import DocumentError
 from gputui.tui.app_state import AppState
 from gputui.tui.device_rows import SORTS, UNSORTED
 from gputui.tui.option_rows import Kind, Row
@@ -172,7 +173,11 @@ def changed(app_state: AppState, row: Row, value: Any, order: Sequence[str]) -> 
         value = None
     if isinstance(value, str):
         value = _value(row, value)
-        read_tables({table: {row.id: value}})
+        try:
+            read_tables({table: {row.id: value}})
+        except DocumentError as error:
+            # The prompt names the setting.
+            raise ValueError(error.args[0]) from None
     if row.section == "columns":
         wanted = {*chosen_columns(app_state)} ^ {row.id.removeprefix(COLUMN)}
         columns = tuple(name for name in order if name in wanted)

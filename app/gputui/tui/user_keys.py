@@ -44,7 +44,7 @@ def checked(keymap: Keymap) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, keys in keymap.items():
         if name not in BY_ID:
-            raise SettingsError(f"screen.keys.{name}: no such action; the actions are {', '.join(BY_ID)}")
+            raise SettingsError(f"[screen] keys.{name}: no such action; the actions are {', '.join(BY_ID)}")
         found[name] = ",".join(_keys_in(name, keys))
     owners: dict[str, str] = {}
     for action in ACTIONS:
@@ -52,7 +52,9 @@ def checked(keymap: Keymap) -> dict[str, str]:
             other = owners.setdefault(key, action.id)
             if other != action.id:
                 name = action.id if action.id in found else other
-                raise SettingsError(f"screen.keys.{name}: {key!r} is the key of both {other} and {action.id}")
+                raise SettingsError(
+                    f"[screen] keys.{name}: {key!r} is the key of both {other} and {action.id}"
+                )
     return found
 
 
@@ -60,11 +62,11 @@ def _keys_in(name: str, keys: str) -> Iterator[str]:
     for word in [keys] if keys in (",", " ") else keys.split(","):
         key = _key(word)
         if key is None:
-            raise SettingsError(f"screen.keys.{name}: {keys!r} is not a key")
+            raise SettingsError(f"[screen] keys.{name}: {keys!r} is not a key")
         if key == _STOPS and name != "stop":
-            raise SettingsError(f"screen.keys.{name}: {key!r} gives the shell back and cannot be changed")
+            raise SettingsError(f"[screen] keys.{name}: {key!r} gives the shell back and cannot be changed")
         if key in _TAKEN:
-            raise SettingsError(f"screen.keys.{name}: {key!r} {_TAKEN[key]} and cannot be changed")
+            raise SettingsError(f"[screen] keys.{name}: {key!r} {_TAKEN[key]} and cannot be changed")
         yield key
 
 

@@ -17,7 +17,7 @@ from gputui.choosing.grouping import GroupingError
 from gputui.choosing.selection import NotFree, not_free
 from gputui.choosing.verdict_text import not_free_lines
 from gputui.inventory.errors import GputuiError
-from gputui.inventory.formatting import TextWriter
+from gputui.inventory.formatting import TextWriter, printable
 from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.launching.clipboard import Copied, copy
 from gputui.launching.shell_words import assignments, command_line, shell_expansion, split
@@ -180,7 +180,7 @@ class LaunchController:
         return not app_state.selection.decided
 
     def copy_text(self, text: str) -> None:
-        """Put a text on the clipboard, and show the method."""
+        """Put a text on the clipboard, and show the method and its first line."""
         app = self._view.app
 
         def work() -> None:
@@ -189,7 +189,9 @@ class LaunchController:
         in_background("copy", work)
 
     def _copied(self, text: str, copied: Copied) -> None:
-        self._view.show_message(copied.message, "" if copied.sure else "warn")
+        first, _, more = text.strip().partition("\n")
+        what = f": {printable(first)}{' …' if more else ''}" if copied.asked else ""
+        self._view.show_message(f"{copied.message}{what}", "" if copied.sure else "warn")
         self._view.redraw_page()
         if not copied.sure:
             self.uncertain_copy = text
@@ -320,7 +322,9 @@ class LaunchController:
         missing = missing or missing_program(launch, self._environ)
         if missing is None:
             return None
-        return f"{missing}: press {edit} to edit the command" if asks else missing, "lost"
+        # Where the message has a remedy, there is no room for the key.
+        asked = asks and ";" not in missing
+        return f"{missing}: press {edit} to edit the command" if asked else missing, "lost"
 
     def cancel(self) -> bool:
         """Drop the pending launches, and give their devices back; return whether there was one."""

@@ -1,4 +1,4 @@
-"""CheckScreen: verifies the launch: what the command's own Python sees, compared with the selection.
+"""CheckScreen: checks the launch: what the command's own Python sees, compared with the selection.
 
 On request, it measures the bandwidth of copies between the selected devices and of an all-reduce over them.
 """
@@ -83,7 +83,7 @@ class CheckScreen(Page):
         return not (self._busy and action in ("again", "measure"))
 
     def lines(self, width: int, height: int) -> list[Line]:
-        lines = [title("verify", width), *prompt_lines(wrap(self._launch.line, width - 4))]
+        lines = [title("check", width), *prompt_lines(wrap(self._launch.line, width - 4))]
         if self._report is not None:
             lines += [clip(line, width) for line in report_lines(self._report, width)]
         if self._measured is not None:

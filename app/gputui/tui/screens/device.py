@@ -11,13 +11,14 @@ from gputui.tui.process_rows import Row, device_rows
 from gputui.tui.screens.page import hidden, shown
 from gputui.tui.screens.page import window as window_of
 from gputui.tui.screens.process_list import END, ProcessListPage
-from gputui.tui.views.device import device_facts
+from gputui.tui.views.device import device_facts, device_head
 from gputui.tui.views.processes import Listing, listed
 from gputui.tui.views.text import Line, clip, title
 from gputui.tui.views.timelines import USUAL_ZOOM, charts_of, zoom_name, zoomed
 
 _LEAST_ROWS = 4
-"""The least rows of processes below the facts: on a smaller screen, the whole page scrolls."""
+"""The least rows of processes below the facts: on a smaller screen, they are above them, and the whole page
+scrolls."""
 
 _LEAST_TIMELINE, _MOST_TIMELINE = 6, 26
 """Lines of the timelines, with their rule and axis: fewer show nothing, more show no more."""
@@ -62,7 +63,8 @@ class DeviceScreen(ProcessListPage):
         device = app_state.box.by_key.get(self._key)
         if device is None:
             return [title("device", width), clip(((" this device is no longer present", "lost"),), width)]
-        facts = device_facts(app_state, device, width)
+        head, own = device_head(app_state, device, width), device_facts(app_state, device, width)
+        facts = [*head, *own]
         one = all(row.key in (None, self._key) for row in self.rows)
         listing = listed(self.rows, width, max(1, height - len(facts) - 2), of_one_device=one)
         if not self.rows:
@@ -77,7 +79,7 @@ class DeviceScreen(ProcessListPage):
         self._charted = bool(charts)
         room = height - len(facts) - 2
         if room < min(len(listing.items), _LEAST_ROWS):
-            return self._scrolled([*facts, title("processes", width), listing.heading], listing, height)
+            return self._scrolled([*head, title("processes", width), listing.heading], listing, own, height)
         visible = self.part(listing, room, above=len(facts) + 2)
         return [*facts, title("processes", width, self.beyond), listing.heading, *visible]
 
@@ -89,9 +91,9 @@ class DeviceScreen(ProcessListPage):
         drawn, _ = charts_of(self.app_state, width, height, self._zoom, device=device)
         return [title("timelines", width, f"last {zoom_name(self._zoom)}"), *drawn] if drawn else []
 
-    def _scrolled(self, above: list[Line], listing: Listing, height: int) -> list[Line]:
+    def _scrolled(self, above: list[Line], listing: Listing, below: list[Line], height: int) -> list[Line]:
         """The whole page as one text, whose last line says how many lines follow."""
-        items: list[int | None] = [*[None] * len(above), *listing.items]
+        items: list[int | None] = [*[None] * len(above), *listing.items, *[None] * len(below)]
         room = max(1, height - 1)
         if self._moved:
             place = items.index(self.cursor) if self.cursor in items else 0
@@ -100,10 +102,13 @@ class DeviceScreen(ProcessListPage):
         self._moved = False
         end = self.top + room
         self.lay_out(items[self.top : end], above=0)
-        below = listing.lines(max(0, self.top - len(above)), max(0, end - len(above)))
+        first, after = (max(0, each - len(above)) for each in (self.top, end))
+        listed = listing.lines(first, min(after, len(listing.items)))
+        first, after = (max(0, each - len(listing.items)) for each in (first, after))
         rest = len(items) - end
         more = f" {counted(rest, 'more line')}: " if rest > 0 else ""
-        return [*above[self.top : end], *below, ((more, "dim"), ("pgdn" if more else "", "key"))]
+        text = self.pointed([*above[self.top : end], *listed, *below[first:after]], above=0)
+        return [*text, ((more, "dim"), ("pgdn" if more else "", "key"))]
 
     # Key actions
 

@@ -23,17 +23,17 @@ class HelpScreen(Page):
 
     def __init__(self, view: MainView, of_page: PageKeys | None) -> None:
         super().__init__(view)
-        self._of_page = of_page
+        self._of_page, self._pages = of_page, 1
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action != "help"
+        return action != "help" and (action != "page" or self._pages > 1)
 
     def lines(self, width: int, height: int) -> list[Line]:
         page, keymap = self._of_page, self.app_state.screen.keymap
         of_page, there = (page.rows, page.actions) if page else ((), None)
         every = help_lines(keymap, self.filter, width, of_page, there)
         visible = self.scrolled(every, height - 1)
-        pages = -(-len(every) // self.step)
+        self._pages = pages = -(-len(every) // self.step)
         now = -(-(self.top + self.step) // self.step) if self.top + self.step < len(every) else pages
         told = [f"with “{self.filter}”"] if self.filter else []
         told += [f"page {now} of {pages}"] if pages > 1 else []

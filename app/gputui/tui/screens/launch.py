@@ -32,14 +32,14 @@ from gputui.system.environment import Environ
 from gputui.tui.app_state import AppState
 from gputui.tui.layout import LaunchRoom
 from gputui.tui.main_view import MainView
-from gputui.tui.option_rows import Row, changed, rows
+from gputui.tui.option_rows import MORE, Row, changed, folded, given_of_more, rows
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.options import OptionsPage
 from gputui.tui.screens.page import shown, worded
 from gputui.tui.start_launch import count_of
 from gputui.tui.views.launch import launch
 from gputui.tui.views.launch_page import no_launches, remembered, settings
-from gputui.tui.views.text import Line, title
+from gputui.tui.views.text import ItemLines, Line, title
 from gputui.vendors.visibility import Confine
 
 _SETTINGS = 9
@@ -73,6 +73,8 @@ class LaunchScreen(OptionsPage):
             # A launch says what is wrong with them.
             self._confine = settings_in_force(environ).confine
         self._lists_launches = launches
+        self._unfolded = given_of_more(rows(self.app_state, self._confine)) > 0
+        """Whether the options that few launches need are shown."""
         self._load()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -94,7 +96,9 @@ class LaunchScreen(OptionsPage):
         return super().item_keys()
 
     def option_rows(self) -> tuple[Row, ...]:
-        return rows(self.app_state, self._confine)
+        every = rows(self.app_state, self._confine)
+        # A filter searches all of them.
+        return every if self.filter else folded(every, self._unfolded)
 
     def notes(self, width: int) -> list[Line]:
         height = self.size.height
@@ -102,19 +106,17 @@ class LaunchScreen(OptionsPage):
         most = max(3, height - _SETTINGS)
         return launch(self.app_state, width, LaunchRoom(most), page=True)[: max(1, height - 6)]
 
-    def lines(self, width: int, height: int) -> list[Line]:
-        if self._lists_launches:
-            listing: Sequence[Line] = remembered(self._launches, width, time.time())
-            items: Sequence[int | None] = range(len(listing))
-            listing = listing or no_launches(width, self._load_error)
-        else:
-            listing, items = settings(self.options, width)
-        room = max(1, height - 1)
-        visible = self.window(listing, items, room, above=1)
-        return [
-            title("recent launches" if self._lists_launches else "this launch", width, self.beyond),
-            *visible,
-        ]
+    def head(self, width: int) -> Line:
+        return title("recent launches" if self._lists_launches else "this launch", width, self.beyond)
+
+    def listing(self, width: int) -> ItemLines:
+        if not self._lists_launches:
+            return settings(self.options, width)
+        launches = remembered(self._launches, width, time.time())
+        if launches:
+            return launches, range(len(launches))
+        why = no_launches(width, self._load_error)
+        return why, [None] * len(why)
 
     # Key actions
 
@@ -130,11 +132,15 @@ class LaunchScreen(OptionsPage):
         self._show_list(launches=False)
         self.draw()
 
-    def changed(self, row: Row, value: Any) -> AppState:
-        return changed(self.app_state, row, value)
+    def changed(self, row: Row, value: Any) -> AppState | bool:
+        """The changed app state, or whether the section MORE is shown."""
+        return bool(value) if row.id == MORE else changed(self.app_state, row, value)
 
-    def apply(self, change: AppState) -> None:
-        self.view.set_app_state(change)
+    def apply(self, change: AppState | bool) -> None:
+        if isinstance(change, bool):
+            self._unfolded = change
+        else:
+            self.view.set_app_state(change)
 
     def action_take(self) -> None:
         """Load the options of the launch under the cursor, and go back to the main screen, where Enter runs

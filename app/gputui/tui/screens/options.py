@@ -61,7 +61,7 @@ class OptionsPage(ListPage):
 
     def action_type(self) -> None:
         row = self.row
-        if row.kind == "choice":
+        if row.kind == "choice" or (row.kind == "switch" and not row.box):
             self.action_change()
             return
 

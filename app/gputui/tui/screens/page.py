@@ -211,7 +211,7 @@ class Page(ModalScreen[None]):
             Entry(
                 binding.key_display or written(binding.key.split(",")[0]),
                 meaning[:1].upper() + meaning[1:],
-                "on this page",
+                "",
                 (binding.description, binding.key.removeprefix(":")),
                 "",
                 partial(self.app.call_later, self.run_action, binding.action),

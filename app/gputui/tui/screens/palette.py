@@ -70,7 +70,6 @@ class PaletteScreen(ListPage):
     def __init__(self, view: MainView, page: Page | None, has_nodes: bool, typed: str) -> None:
         super().__init__(view)
         keymap = view.app_state.screen.keymap
-        here = page.entries() if page else []
         actions = {
             action.id: Entry(
                 key_of(action.id, keymap),
@@ -85,10 +84,14 @@ class PaletteScreen(ListPage):
             if action.id not in _LEFT_OUT
         }
         actions["processes"] = actions["processes"]._replace(run=self._processes)
-        self._entries = [*here, *self._choices(), *actions.values()]
+        # What the page performs itself is listed once, by the page's key.
+        known = {action.title: action for action in actions.values()}
+        here = [_of_page(each, known.pop(each.title, None)) for each in (page.entries() if page else ())]
+        self._entries = [*here, *self._choices(), *known.values()]
         self._unfiltered = {"this page": here}
         for group, ids in _LISTED.items():
-            self._unfiltered[group] = [actions[each] for each in ids if each != "nodes" or has_nodes]
+            listed = [actions[each] for each in ids if each != "nodes" or has_nodes]
+            self._unfiltered[group] = [each for each in listed if each.title in known]
         self._type(typed)
 
     def _choices(self) -> Iterator[Entry]:
@@ -196,6 +199,13 @@ class PaletteScreen(ListPage):
     def clicked(self, place: int) -> None:
         self.dismiss()
         self._found[place].run()
+
+
+def _of_page(entry: Entry, action: Entry | None) -> Entry:
+    """An entry of the page, with the words of the main screen's action that it performs."""
+    if action is None:
+        return entry
+    return action._replace(keys=entry.keys, names=(*action.names, *entry.names), run=entry.run)
 
 
 def matching(query: str, entries: Sequence[Entry]) -> list[Entry]:

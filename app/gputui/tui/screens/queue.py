@@ -32,7 +32,7 @@ class QueueScreen(ListPage):
         self._found = self.app_state.outlook
         return [
             *(turn.waiter.place for turn in self._found.turns),
-            *(each.device.key for each in self._found.occupied),
+            *(each.device.key for each in self._found.in_the_way),
         ]
 
     def head(self, width: int) -> Line:

@@ -114,8 +114,14 @@ def _short_name(device: Device) -> str:
 
 def loaded(tone: str, share: float) -> str:
     """The style of a share in a row of this tone: its hue says the state, as in the whole row, and its
-    strength says the load. Dim rows stay dim."""
-    level = "" if tone == "dim" or _LOW <= share <= _HIGH else "-low" if share < _LOW else "-high"
+    strength says the load. Dim and quiet rows stay so."""
+    level = (
+        ""
+        if tone.endswith(("dim", "-low")) or _LOW <= share <= _HIGH
+        else "-low"
+        if share < _LOW
+        else "-high"
+    )
     return f"{tone}{level}"
 
 

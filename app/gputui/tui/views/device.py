@@ -27,9 +27,9 @@ _LONGEST_BAR = 24
 
 
 def device_facts(app_state: AppState, device: Device, width: int) -> list[Line]:
-    """The head of the page, and the facts in one, two or three columns."""
+    """The facts of the page, in one, two or three columns."""
     every = _groups(app_state, device)
-    return [*_head(app_state, device, width), *_in_columns(every, width, min(len(every), _count(width)))]
+    return _in_columns(every, width, min(len(every), _count(width)))
 
 
 # The panel beside the table
@@ -96,7 +96,8 @@ def _state(app_state: AppState, device: Device) -> str:
 # The page
 
 
-def _head(app_state: AppState, device: Device, width: int) -> list[Line]:
+def device_head(app_state: AppState, device: Device, width: int) -> list[Line]:
+    """The head of the page: the identity of the device, its state and notes about it."""
     snapshot = app_state.box
     place, rank = (
         f"{snapshot.position[device.key] + 1} of {len(snapshot.devices)}",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gputui.inventory.formatting import printable
 from gputui.launching.history import PastLaunch, launch_columns
-from gputui.tui.option_rows import NEW, Row
+from gputui.tui.option_rows import MORE, NEW, Row
 from gputui.tui.views.text import ItemLines, Line, cells_of, clip, fit, table_lines, title, told_lines
 
 _LABEL = 14
@@ -23,10 +23,13 @@ def settings(rows: Sequence[Row], width: int) -> ItemLines:
     places: list[int | None] = []
     before = _before(rows, width)
     for place, row in enumerate(rows):
-        if row.section and (place == 0 or rows[place - 1].section != row.section):
+        line = clip(_row(row, before), width)
+        if row.id == MORE:
+            line = title(f"{row.label} {row.value}", width, row.about)
+        elif row.section and (place == 0 or rows[place - 1].section != row.section):
             lines.append(title(row.section, width))
             places.append(None)
-        lines.append(clip(_row(row, before), width))
+        lines.append(line)
         places.append(place)
     return lines, places
 

@@ -27,7 +27,6 @@ from gputui.tui.views.text import (
 
 _LEAST_COMMAND = 12
 """Cells below which there is no column of commands: less is only the name of an interpreter."""
-_NOBODY = " w on the main screen waits in line for devices"
 _MOST_TURNS = 100
 """The most waiters for which the panel has lines."""
 
@@ -53,7 +52,7 @@ def facts_of_panel(app_state: AppState) -> object:
         return None
     found = app_state.outlook
     rows = table_facts(turn_columns(snapshot), found.turns[:_MOST_TURNS])
-    devices = table_facts(occupied_columns(snapshot)[:-1], found.occupied)
+    devices = table_facts(occupied_columns(snapshot)[:-1], found.in_the_way)
     return rows, next_in_line(found, snapshot)[:1], devices, len(found.turns), _numbers_of_jobs(app_state)
 
 
@@ -73,7 +72,7 @@ def queue_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     line = line if len(line) > 1 else []
     devices, left = devices_in_panel(found, snapshot), room - len(line) - len(reasons)
     if len(devices) > left:
-        more: Line = ((f" … {len(found.occupied) - max(0, left - 2)} more: {key}", "dim"),)
+        more: Line = ((f" … {len(found.in_the_way) - max(0, left - 2)} more: {key}", "dim"),)
         devices = [*devices[: left - 1], more] if left > 2 else []
     last = len(line) + len(reasons) + len(devices)
     order = [*range(len(line), last), *range(len(line))]
@@ -107,8 +106,8 @@ def _next(found: Outlook, snapshot: Snapshot) -> list[Line]:
 
 def devices_in_panel(found: Outlook, snapshot: Snapshot) -> list[Line]:
     """The devices of which something is known of when they will be free, and the number of the others."""
-    told = [each for each in found.occupied if free_again(each, snapshot.time)]
-    others = len(found.occupied) - len(told)
+    told = [each for each in found.in_the_way if free_again(each, snapshot.time)]
+    others = len(found.in_the_way) - len(told)
     rest: list[Line] = [((f" unknown for the other {others}", "dim"),)] if told and others else []
     return [*_devices(told, snapshot), *rest]
 
@@ -134,7 +133,7 @@ def numbers(found: Outlook) -> str:
 
 
 def listed(found: Outlook, app_state: AppState, width: int) -> ItemLines:
-    """The whole page: the waiters and the next ones' reasons, then the devices that are not free. Also the
+    """The whole page: the waiters and the next ones' reasons, then the devices in their way. Also the
     index of the item that each line shows, None for none: the waiters, after them the devices."""
     snapshot = app_state.snapshot
     if snapshot is None:
@@ -146,9 +145,11 @@ def listed(found: Outlook, app_state: AppState, width: int) -> ItemLines:
         told += zip([None, *range(len(found.turns))], rows, strict=True)
         told += [(None, piece) for row in _next(found, snapshot) for piece in hanging(row, width)]
     else:
-        told.append((None, ((_NOBODY, "dim"),)))
-    if found.occupied:
+        key = key_of("wait", app_state.screen.keymap)
+        joins = f"{key} on the main screen joins it: the command starts once devices are free"
+        told += [(None, line) for line in told_lines(joins, "dim", width)]
+    if found.in_the_way:
         told += [(None, ((" ", ""),)), (None, title("when devices will be free", width))]
-        for item, row in enumerate(_devices(found.occupied, snapshot, width), len(found.turns) - 1):
+        for item, row in enumerate(_devices(found.in_the_way, snapshot, width), len(found.turns) - 1):
             told += [(item if item >= len(found.turns) else None, piece) for piece in hanging(row, width)]
     return [clip(line, width) for _, line in told], [item for item, _ in told]

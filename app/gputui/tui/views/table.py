@@ -199,7 +199,7 @@ def row(app_state: AppState, device: Device, columns: Columns, width: int) -> Li
     # The whole row has the tone of its state: one glance finds the free devices. Numbers of a busy device are
     # quieter than its state.
     tone = "dim" if device.mig or not given else look
-    numbers = "busy-quiet" if tone == "busy" else tone
+    numbers = "busy-quiet" if tone.startswith("busy") else tone
     label = fit(label_of(app_state, device, c.tree), c.label, right=not c.tree)
     spans: list[Span] = [
         ("▸" if device.key == app_state.cursor else " ", "cursor"),
@@ -249,5 +249,8 @@ def _state(app_state: AppState, device: Device) -> StateShown:
     lasting = app_state.seconds_in_state(device.key)
     if verdict.free and lasting >= _LONG_ENOUGH:
         words = f"{words} {duration(lasting)}"
-    own = main is not None and main.own and verdict.shown != "idle"
-    return GLYPHS[verdict.shown], words, "mine" if own else verdict.shown
+    if verdict.shown != "busy" or main is None:
+        return GLYPHS[verdict.shown], words, verdict.shown
+    # Who uses nothing is told at once by the tone, and after a while by the word.
+    look = "mine" if main.own else "busy-low" if device.utilization == 0 else "busy"
+    return GLYPHS["busy"], words, look
