@@ -3,7 +3,7 @@
     python -I -S supervise.py FOLDER PIPE [DESCRIPTOR…]
 
 It imports nothing of gputui and little else, because it lives as long as the job (9 MB, 5 of them its own);
-two files that do the same are loaded by their paths (`_loaded`). Its stdin carries the directory, the cap of
+files that do the same are loaded by their paths (`_loaded`). Its stdin carries the directory, the cap of
 the log, a pipe, the command and its environment, of which nothing applies to the supervisor: an agent may
 name any variable. Its stdout and stderr are the job's log. To PIPE it writes "started", or the step at which
 the start failed and the errno. Only the command inherits the DESCRIPTORs.
@@ -32,6 +32,7 @@ import time
 from types import ModuleType
 
 _JOBS = os.path.abspath(__file__).rsplit("/", 1)[0]  # noqa: PTH100
+_SYSTEM = f"{_JOBS}/../system"
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of linux/prctl.h."""
 _GRACE = 10.0
@@ -71,8 +72,8 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, _WAITED_FOR)
     _adopt_orphans()
     try:
-        log_cap = _loaded(f"{_JOBS}/log_cap.py")
-        command, trouble = _start(folder, given)
+        log_cap, processes = _loaded(f"{_JOBS}/log_cap.py"), _loaded(f"{_SYSTEM}/process_stat.py")
+        command, trouble = _start(folder, given, processes)
     except _NoProcessError as error:
         _reply(answer, f"process {error.errno}")
         return
@@ -84,7 +85,7 @@ def main() -> None:
     os.chdir("/")
     if trouble is None:
         _reply(answer, "started")
-        end = _Watch(folder, command, given, log_cap).until_the_end()
+        end = _Watch(folder, command, given, log_cap, processes).until_the_end()
         _remove_claims(folder)
         with contextlib.suppress(OSError):
             # A job that was killed before it read its arguments leaves this file, which may hold secrets.
@@ -242,7 +243,7 @@ class _NoProcessError(OSError):
     """No more processes can be started (`ulimit -u`)."""
 
 
-def _start(folder: str, given: _Command) -> tuple[int, tuple[str, int] | None]:
+def _start(folder: str, given: _Command, processes: ModuleType) -> tuple[int, tuple[str, int] | None]:
     """Start the command. Returns its pid, and the step and the errno at which the start failed, else None.
 
     Raises OSError when the record cannot be written.
@@ -263,8 +264,10 @@ def _start(folder: str, given: _Command) -> tuple[int, tuple[str, int] | None]:
             os._exit(126)
     os.close(go)
     os.close(fail)
-    supervisor = f'{{"pid": {os.getpid()}, "ticks": {_ticks(os.getpid())}}}'
-    theirs = f'{{"pid": {command}, "ticks": {_ticks(command)}}}'
+    stats = ((pid, processes.process_stat(pid)) for pid in (os.getpid(), command))
+    supervisor, theirs = (
+        f'{{"pid": {pid}, "ticks": {"null" if stat is None else stat.ticks}}}' for pid, stat in stats
+    )
     _write(
         folder,
         "started.json",
@@ -302,7 +305,7 @@ def _become(given: _Command, fail: int) -> None:
 
 def _confine(left_out: list[bytes]) -> None:
     """Confine the process with system/landlock.py, which only the command's process loads. Raises OSError."""
-    _loaded(f"{_JOBS}/../system/landlock.py").confine(left_out)
+    _loaded(f"{_SYSTEM}/landlock.py").confine(left_out)
 
 
 def _loaded(file: str) -> ModuleType:
@@ -417,8 +420,11 @@ class _Watch:
     """Waits for the command to end, stops it on request, and checks the size of its log and the devices that
     it runs on."""
 
-    def __init__(self, folder: str, command: int, given: _Command, log_cap: ModuleType) -> None:
+    def __init__(
+        self, folder: str, command: int, given: _Command, log_cap: ModuleType, processes: ModuleType
+    ) -> None:
         self._folder, self._command, self._tie = folder, command, given.tie
+        self._processes = processes
         self._cap, self._look, self._why = log_cap.LogCap(given.cap), given.look, ""
         self._ended: int | None = None
         self._when = time.time()
@@ -455,7 +461,7 @@ class _Watch:
         return _End(
             f'{{"ended": {self._when}, "status": {status}, "signal": {by}, "stop": {self._stop or "null"},'
             f' "why": {self._why or "null"},'
-            f' "killed": {len(self._killed)}, "left": {len(_descendants())},'
+            f' "killed": {len(self._killed)}, "left": {len(self._descendants())},'
             f' "peak_process_memory": {_peak_process_memory()}}}',
             how if self._stop or by == "null" else f"ended by signal {by}",
             self._over_at - self._began,
@@ -515,7 +521,7 @@ class _Watch:
             return True
         if not self._rest_told:
             self._rest_told = True
-            for pid in _descendants():
+            for pid in self._descendants():
                 _signal(pid, self._stop)
         return False
 
@@ -566,8 +572,13 @@ class _Watch:
                 os.write(1, f"\ngputui: {how}\n".encode())
             _notify(self._folder, how)
 
+    def _descendants(self) -> set[int]:
+        """The pids of the running descendants of this process."""
+        found: dict[int, object] = self._processes.family({os.getpid()})
+        return found.keys() - {os.getpid()}
+
     def _kill(self) -> None:
-        found = _descendants()
+        found = self._descendants()
         self._killed |= found - {self._look.running}
         for pid in found:
             _signal(pid, signal.SIGKILL)
@@ -649,41 +660,6 @@ def _signal(pid: int, number: int) -> None:
     # The process may have ended, or run as another user by now (sudo).
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
-
-
-def _ticks(pid: int) -> str:
-    """The start time of a process in clock ticks since boot (proc(5), field 22), "null" without /proc."""
-    facts = _facts(pid)
-    return facts[2] if facts else "null"
-
-
-def _facts(pid: int) -> tuple[bool, int, str] | None:
-    """Whether a process runs and is not a zombie, its parent, and its start; None where it cannot be read."""
-    try:
-        handle = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        # The name in the second field may contain spaces and parentheses.
-        fields = os.read(handle, 4096).rpartition(b")")[2].split()
-    except OSError:
-        return None
-    finally:
-        os.close(handle)
-    return fields[0] not in b"ZX", int(fields[1]), fields[19].decode()
-
-
-def _descendants() -> set[int]:
-    """The pids of the running descendants of this process."""
-    try:
-        names = os.listdir("/proc")  # noqa: PTH208 - pathlib would be a megabyte
-    except OSError:
-        return set()
-    running = {int(name): facts for name in names if name.isdigit() and (facts := _facts(int(name)))}
-    found = {pid for pid, (_, parent, _) in running.items() if parent == os.getpid()}
-    while more := {pid for pid, (_, parent, _) in running.items() if parent in found} - found:
-        found |= more
-    return {pid for pid in found if running[pid][0]}
 
 
 if __name__ == "__main__":
