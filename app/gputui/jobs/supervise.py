@@ -31,8 +31,7 @@ import sys
 import time
 from types import ModuleType
 
-_JOBS = os.path.abspath(__file__).rsplit("/", 1)[0]  # noqa: PTH100
-_SYSTEM = f"{_JOBS}/../system"
+_PACKAGE = os.path.abspath(__file__).rsplit("/", 2)[0]  # noqa: PTH100
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of linux/prctl.h."""
 _GRACE = 10.0
@@ -50,6 +49,22 @@ _END = 512
 """Bytes that are reserved for the record of the end."""
 _WAITED_FOR = (signal.SIGCHLD, signal.SIGTERM, signal.SIGALRM, signal.SIGIO)
 _NOT_FOR_US = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def _loaded(name: str) -> ModuleType:
+    """The module in a file of gputui that imports nothing of it. Raises OSError."""
+    file = f"{_PACKAGE}/{name}"
+    with open(file, "rb") as opened:  # noqa: PTH123
+        code = compile(opened.read(), file, "exec")
+    module = type(os)("loaded")
+    exec(code, module.__dict__)
+    return module
+
+
+_LOG_CAP, _PROCESSES, _SPAN = map(
+    _loaded, ("jobs/log_cap.py", "system/process_stat.py", "inventory/duration.py")
+)
+"""They are loaded at the start: gputui may be replaced while the job runs."""
 
 
 def main() -> None:
@@ -72,8 +87,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, _WAITED_FOR)
     _adopt_orphans()
     try:
-        log_cap, processes = _loaded(f"{_JOBS}/log_cap.py"), _loaded(f"{_SYSTEM}/process_stat.py")
-        command, trouble = _start(folder, given, processes)
+        command, trouble = _start(folder, given)
     except _NoProcessError as error:
         _reply(answer, f"process {error.errno}")
         return
@@ -85,7 +99,7 @@ def main() -> None:
     os.chdir("/")
     if trouble is None:
         _reply(answer, "started")
-        end = _Watch(folder, command, given, log_cap, processes).until_the_end()
+        end = _Watch(folder, command, given).until_the_end()
         _remove_claims(folder)
         with contextlib.suppress(OSError):
             # A job that was killed before it read its arguments leaves this file, which may hold secrets.
@@ -93,7 +107,7 @@ def main() -> None:
         with contextlib.suppress(OSError):
             # Where it cannot be written, the end is shown as unknown.
             _write_end(folder, end.json)
-        _notify(folder, f"{end.words} after {_duration(end.seconds)}")
+        _notify(folder, f"{end.words} after {_SPAN.duration(end.seconds)}")
         return
     step, why = trouble
     os.waitpid(command, 0)
@@ -243,7 +257,7 @@ class _NoProcessError(OSError):
     """No more processes can be started (`ulimit -u`)."""
 
 
-def _start(folder: str, given: _Command, processes: ModuleType) -> tuple[int, tuple[str, int] | None]:
+def _start(folder: str, given: _Command) -> tuple[int, tuple[str, int] | None]:
     """Start the command. Returns its pid, and the step and the errno at which the start failed, else None.
 
     Raises OSError when the record cannot be written.
@@ -264,7 +278,7 @@ def _start(folder: str, given: _Command, processes: ModuleType) -> tuple[int, tu
             os._exit(126)
     os.close(go)
     os.close(fail)
-    stats = ((pid, processes.process_stat(pid)) for pid in (os.getpid(), command))
+    stats = ((pid, _PROCESSES.process_stat(pid)) for pid in (os.getpid(), command))
     supervisor, theirs = (
         f'{{"pid": {pid}, "ticks": {"null" if stat is None else stat.ticks}}}' for pid, stat in stats
     )
@@ -305,16 +319,7 @@ def _become(given: _Command, fail: int) -> None:
 
 def _confine(left_out: list[bytes]) -> None:
     """Confine the process with system/landlock.py, which only the command's process loads. Raises OSError."""
-    _loaded(f"{_SYSTEM}/landlock.py").confine(left_out)
-
-
-def _loaded(file: str) -> ModuleType:
-    """The module in a file that imports nothing of gputui. Raises OSError."""
-    with open(file, "rb") as opened:  # noqa: PTH123
-        code = compile(opened.read(), file, "exec")
-    module = type(os)("loaded")
-    exec(code, module.__dict__)
-    return module
+    _loaded("system/landlock.py").confine(left_out)
 
 
 def _execute(argv: list[bytes], environment: dict[bytes, bytes]) -> None:
@@ -420,12 +425,9 @@ class _Watch:
     """Waits for the command to end, stops it on request, and checks the size of its log and the devices that
     it runs on."""
 
-    def __init__(
-        self, folder: str, command: int, given: _Command, log_cap: ModuleType, processes: ModuleType
-    ) -> None:
+    def __init__(self, folder: str, command: int, given: _Command) -> None:
         self._folder, self._command, self._tie = folder, command, given.tie
-        self._processes = processes
-        self._cap, self._look, self._why = log_cap.LogCap(given.cap), given.look, ""
+        self._cap, self._look, self._why = _LOG_CAP.LogCap(given.cap), given.look, ""
         self._ended: int | None = None
         self._when = time.time()
         # Durations come from the monotonic clock, which nobody sets.
@@ -461,7 +463,7 @@ class _Watch:
         return _End(
             f'{{"ended": {self._when}, "status": {status}, "signal": {by}, "stop": {self._stop or "null"},'
             f' "why": {self._why or "null"},'
-            f' "killed": {len(self._killed)}, "left": {len(self._descendants())},'
+            f' "killed": {len(self._killed)}, "left": {len(_descendants())},'
             f' "peak_process_memory": {_peak_process_memory()}}}',
             how if self._stop or by == "null" else f"ended by signal {by}",
             self._over_at - self._began,
@@ -521,7 +523,7 @@ class _Watch:
             return True
         if not self._rest_told:
             self._rest_told = True
-            for pid in self._descendants():
+            for pid in _descendants():
                 _signal(pid, self._stop)
         return False
 
@@ -563,22 +565,20 @@ class _Watch:
                 with contextlib.suppress(OSError):
                     os.unlink(f"{self._folder}/idle.json")  # noqa: PTH108 - pathlib would be a megabyte
         elif self._warned and left <= 0:
-            self._begin_to_stop((signal.SIGTERM, _GRACE, f'"its devices were idle for {_duration(unused)}"'))
+            self._begin_to_stop(
+                (signal.SIGTERM, _GRACE, f'"its devices were idle for {_SPAN.duration(unused)}"')
+            )
         elif not self._warned:
             self._warned = True
-            how = f"idle for {_duration(unused)}, stopped in {_duration(left)} unless it uses its devices"
+            idle, rest = map(_SPAN.duration, (unused, left))
+            how = f"idle for {idle}, stopped in {rest} unless it uses its devices"
             with contextlib.suppress(OSError):
                 _write(self._folder, "idle.json", f'{{"idle_release_at": {time.time() + left}}}')
                 os.write(1, f"\ngputui: {how}\n".encode())
             _notify(self._folder, how)
 
-    def _descendants(self) -> set[int]:
-        """The pids of the running descendants of this process."""
-        found: dict[int, object] = self._processes.family({os.getpid()})
-        return found.keys() - {os.getpid()}
-
     def _kill(self) -> None:
-        found = self._descendants()
+        found = _descendants()
         self._killed |= found - {self._look.running}
         for pid in found:
             _signal(pid, signal.SIGKILL)
@@ -632,17 +632,6 @@ def _notify(folder: str, how: str) -> None:
         os._exit(0)
 
 
-def _duration(seconds: float) -> str:
-    """The duration as `duration` of inventory/formatting.py writes it: "40s", "12m", "2h10m", "3d4h"."""
-    whole = max(0, int(seconds))
-    minutes, hours, days = whole // 60 % 60, whole // 3600 % 24, whole // 86400
-    if whole < 3600:
-        return f"{minutes}m" if minutes else f"{whole}s"
-    if not days:
-        return f"{hours}h{minutes:02}m" if minutes and hours < 10 else f"{hours}h"
-    return f"{days}d{hours}h" if hours and days < 10 else f"{days}d"
-
-
 def _asked(folder: str) -> tuple[int, float, str]:
     """The requested signal and seconds of grace (SIGTERM for a plain kill(1)), and the reason as JSON, ""
     where a person has asked."""
@@ -654,6 +643,11 @@ def _asked(folder: str) -> tuple[int, float, str]:
         return int(number), float(grace), f'"{plain}"' if plain else ""
     except (OSError, ValueError):
         return signal.SIGTERM, _GRACE, ""
+
+
+def _descendants() -> set[int]:
+    """The pids of the running descendants of this process."""
+    return {*_PROCESSES.family({os.getpid()})} - {os.getpid()}
 
 
 def _signal(pid: int, number: int) -> None:
