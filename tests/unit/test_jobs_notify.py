@@ -78,9 +78,10 @@ def _runs(script: Path) -> bool:
 def test_one_that_hangs_is_killed_with_what_it_started_and_nobody_waits_for_it(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    impatient = desk.folder / "supervise.py"
+    # It loads other files by their places beside it.
+    shutil.copytree(job_start._SUPERVISE.parents[1], desk.folder / "gputui")
+    impatient = desk.folder / "gputui/jobs/supervise.py"
     text = job_start._SUPERVISE.read_text()
-    shutil.copy(job_start._SUPERVISE.with_name("log_cap.py"), desk.folder)
     assert "_NOTIFY_TIME = 10.0" in text
     monkeypatch.setattr(job_start, "_SUPERVISE", impatient)
     told = notifies(desk, 'trap "" TERM ALRM; sleep 1000 & echo $$ $! | told; wait')

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+from gputui.inventory.duration import duration as duration
+
 GIB = 1024**3
 MIB = 1024**2
 
@@ -54,19 +56,6 @@ class Seen(float):
 def at_least(seconds: float) -> str:
     """ "3m", or "≥3m" of a span that may be longer."""
     return f"{'≥' * isinstance(seconds, Seen)}{duration(seconds)}"
-
-
-def duration(seconds: float) -> str:
-    """A span in at most two units: "40s", "12m", "2h10m", "3d4h"."""
-    whole = max(0, int(seconds))
-    if whole < 60:
-        return f"{whole}s"
-    minutes, hours, days = whole // 60 % 60, whole // 3600 % 24, whole // 86400
-    if whole < 3600:
-        return f"{minutes}m"
-    if not days:
-        return f"{hours}h{minutes:02}m" if minutes and hours < 10 else f"{hours}h"
-    return f"{days}d{hours}h" if hours and days < 10 else f"{days}d"
 
 
 def age(since: float | None, now: float) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from gputui.inventory.job import PidScope
 from gputui.inventory.process import Identity
 from gputui.system.namespaces import pid_namespace
-from gputui.system.process_stat import exists, process_stat
+from gputui.system.process_stat import exists, pids, process_stat
+from gputui.system.process_stat import family as family_of
 
 _PROC = Path("/proc")
 
@@ -29,23 +29,19 @@ def alive(process: Identity) -> bool:
     """Whether that very process still runs. A zombie does not run."""
     found = process_stat(process.pid)
     if found is not None:
-        return found.state not in "ZX" and process.ticks in (None, found.ticks)
+        return found.runs and process.ticks in (None, found.ticks)
     return not _PROC.joinpath("self").exists() and exists(process.pid)
 
 
 def family(roots: set[int]) -> set[Identity]:
     """The running processes among `roots`, and all their descendants."""
-    running = {pid: stat for pid in _pids() if (stat := process_stat(pid)) and stat.state not in "ZX"}
-    found = roots & running.keys()
-    while more := {pid for pid, stat in running.items() if stat.parent in found} - found:
-        found |= more
-    return {Identity(pid, running[pid].ticks) for pid in found}
+    return {Identity(pid, stat.ticks) for pid, stat in family_of(roots).items()}
 
 
 def session(leader: int) -> set[int]:
     """The pids of the processes in the session of `leader`."""
     found = set()
-    for pid in _pids():
+    for pid in pids():
         try:
             if os.getsid(pid) == leader:
                 found.add(pid)
@@ -58,7 +54,7 @@ def writers(file: Path) -> set[int]:
     """The pids of our processes that have `file` open for writing: a job's processes inherit its log."""
     wanted = os.path.realpath(file)
     found = set()
-    for pid in _pids():
+    for pid in pids():
         try:
             if any(_writes(pid, name, wanted) for name in os.listdir(f"/proc/{pid}/fd")):  # noqa: PTH208
                 found.add(pid)
@@ -74,14 +70,6 @@ def _writes(pid: int, name: str, wanted: str) -> bool:
     lines = (_text(Path(f"/proc/{pid}/fdinfo/{name}")) or "").splitlines()
     flags = next((line.split()[1] for line in lines if line.startswith("flags:")), "0")
     return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
-
-
-def _pids() -> Iterator[int]:
-    try:
-        names = os.listdir(_PROC)  # noqa: PTH208 - twice as fast as making a Path of each
-    except OSError:
-        return
-    yield from (int(name) for name in names if name.isdigit())
 
 
 def _text(file: Path) -> str | None:

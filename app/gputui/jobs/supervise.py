@@ -3,7 +3,7 @@
     python -I -S supervise.py FOLDER PIPE [DESCRIPTOR…]
 
 It imports nothing of gputui and little else, because it lives as long as the job (9 MB, 5 of them its own);
-two files that do the same are loaded by their paths (`_loaded`). Its stdin carries the directory, the cap of
+files that do the same are loaded by their paths (`_loaded`). Its stdin carries the directory, the cap of
 the log, a pipe, the command and its environment, of which nothing applies to the supervisor: an agent may
 name any variable. Its stdout and stderr are the job's log. To PIPE it writes "started", or the step at which
 the start failed and the errno. Only the command inherits the DESCRIPTORs.
@@ -31,7 +31,7 @@ import sys
 import time
 from types import ModuleType
 
-_JOBS = os.path.abspath(__file__).rsplit("/", 1)[0]  # noqa: PTH100
+_PACKAGE = os.path.abspath(__file__).rsplit("/", 2)[0]  # noqa: PTH100
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of linux/prctl.h."""
 _GRACE = 10.0
@@ -49,6 +49,22 @@ _END = 512
 """Bytes that are reserved for the record of the end."""
 _WAITED_FOR = (signal.SIGCHLD, signal.SIGTERM, signal.SIGALRM, signal.SIGIO)
 _NOT_FOR_US = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def _loaded(name: str) -> ModuleType:
+    """The module in a file of gputui that imports nothing of it. Raises OSError."""
+    file = f"{_PACKAGE}/{name}"
+    with open(file, "rb") as opened:  # noqa: PTH123
+        code = compile(opened.read(), file, "exec")
+    module = type(os)("loaded")
+    exec(code, module.__dict__)
+    return module
+
+
+_LOG_CAP, _PROCESSES, _SPAN = map(
+    _loaded, ("jobs/log_cap.py", "system/process_stat.py", "inventory/duration.py")
+)
+"""They are loaded at the start: gputui may be replaced while the job runs."""
 
 
 def main() -> None:
@@ -71,7 +87,6 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, _WAITED_FOR)
     _adopt_orphans()
     try:
-        log_cap = _loaded(f"{_JOBS}/log_cap.py")
         command, trouble = _start(folder, given)
     except _NoProcessError as error:
         _reply(answer, f"process {error.errno}")
@@ -84,7 +99,7 @@ def main() -> None:
     os.chdir("/")
     if trouble is None:
         _reply(answer, "started")
-        end = _Watch(folder, command, given, log_cap).until_the_end()
+        end = _Watch(folder, command, given).until_the_end()
         _remove_claims(folder)
         with contextlib.suppress(OSError):
             # A job that was killed before it read its arguments leaves this file, which may hold secrets.
@@ -92,7 +107,7 @@ def main() -> None:
         with contextlib.suppress(OSError):
             # Where it cannot be written, the end is shown as unknown.
             _write_end(folder, end.json)
-        _notify(folder, f"{end.words} after {_duration(end.seconds)}")
+        _notify(folder, f"{end.words} after {_SPAN.duration(end.seconds)}")
         return
     step, why = trouble
     os.waitpid(command, 0)
@@ -263,8 +278,10 @@ def _start(folder: str, given: _Command) -> tuple[int, tuple[str, int] | None]:
             os._exit(126)
     os.close(go)
     os.close(fail)
-    supervisor = f'{{"pid": {os.getpid()}, "ticks": {_ticks(os.getpid())}}}'
-    theirs = f'{{"pid": {command}, "ticks": {_ticks(command)}}}'
+    stats = ((pid, _PROCESSES.process_stat(pid)) for pid in (os.getpid(), command))
+    supervisor, theirs = (
+        f'{{"pid": {pid}, "ticks": {"null" if stat is None else stat.ticks}}}' for pid, stat in stats
+    )
     _write(
         folder,
         "started.json",
@@ -302,16 +319,7 @@ def _become(given: _Command, fail: int) -> None:
 
 def _confine(left_out: list[bytes]) -> None:
     """Confine the process with system/landlock.py, which only the command's process loads. Raises OSError."""
-    _loaded(f"{_JOBS}/../system/landlock.py").confine(left_out)
-
-
-def _loaded(file: str) -> ModuleType:
-    """The module in a file that imports nothing of gputui. Raises OSError."""
-    with open(file, "rb") as opened:  # noqa: PTH123
-        code = compile(opened.read(), file, "exec")
-    module = type(os)("loaded")
-    exec(code, module.__dict__)
-    return module
+    _loaded("system/landlock.py").confine(left_out)
 
 
 def _execute(argv: list[bytes], environment: dict[bytes, bytes]) -> None:
@@ -417,9 +425,9 @@ class _Watch:
     """Waits for the command to end, stops it on request, and checks the size of its log and the devices that
     it runs on."""
 
-    def __init__(self, folder: str, command: int, given: _Command, log_cap: ModuleType) -> None:
+    def __init__(self, folder: str, command: int, given: _Command) -> None:
         self._folder, self._command, self._tie = folder, command, given.tie
-        self._cap, self._look, self._why = log_cap.LogCap(given.cap), given.look, ""
+        self._cap, self._look, self._why = _LOG_CAP.LogCap(given.cap), given.look, ""
         self._ended: int | None = None
         self._when = time.time()
         # Durations come from the monotonic clock, which nobody sets.
@@ -557,10 +565,13 @@ class _Watch:
                 with contextlib.suppress(OSError):
                     os.unlink(f"{self._folder}/idle.json")  # noqa: PTH108 - pathlib would be a megabyte
         elif self._warned and left <= 0:
-            self._begin_to_stop((signal.SIGTERM, _GRACE, f'"its devices were idle for {_duration(unused)}"'))
+            self._begin_to_stop(
+                (signal.SIGTERM, _GRACE, f'"its devices were idle for {_SPAN.duration(unused)}"')
+            )
         elif not self._warned:
             self._warned = True
-            how = f"idle for {_duration(unused)}, stopped in {_duration(left)} unless it uses its devices"
+            idle, rest = map(_SPAN.duration, (unused, left))
+            how = f"idle for {idle}, stopped in {rest} unless it uses its devices"
             with contextlib.suppress(OSError):
                 _write(self._folder, "idle.json", f'{{"idle_release_at": {time.time() + left}}}')
                 os.write(1, f"\ngputui: {how}\n".encode())
@@ -621,17 +632,6 @@ def _notify(folder: str, how: str) -> None:
         os._exit(0)
 
 
-def _duration(seconds: float) -> str:
-    """The duration as `duration` of inventory/formatting.py writes it: "40s", "12m", "2h10m", "3d4h"."""
-    whole = max(0, int(seconds))
-    minutes, hours, days = whole // 60 % 60, whole // 3600 % 24, whole // 86400
-    if whole < 3600:
-        return f"{minutes}m" if minutes else f"{whole}s"
-    if not days:
-        return f"{hours}h{minutes:02}m" if minutes and hours < 10 else f"{hours}h"
-    return f"{days}d{hours}h" if hours and days < 10 else f"{days}d"
-
-
 def _asked(folder: str) -> tuple[int, float, str]:
     """The requested signal and seconds of grace (SIGTERM for a plain kill(1)), and the reason as JSON, ""
     where a person has asked."""
@@ -645,45 +645,15 @@ def _asked(folder: str) -> tuple[int, float, str]:
         return signal.SIGTERM, _GRACE, ""
 
 
+def _descendants() -> set[int]:
+    """The pids of the running descendants of this process."""
+    return {*_PROCESSES.family({os.getpid()})} - {os.getpid()}
+
+
 def _signal(pid: int, number: int) -> None:
     # The process may have ended, or run as another user by now (sudo).
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
-
-
-def _ticks(pid: int) -> str:
-    """The start time of a process in clock ticks since boot (proc(5), field 22), "null" without /proc."""
-    facts = _facts(pid)
-    return facts[2] if facts else "null"
-
-
-def _facts(pid: int) -> tuple[bool, int, str] | None:
-    """Whether a process runs and is not a zombie, its parent, and its start; None where it cannot be read."""
-    try:
-        handle = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        # The name in the second field may contain spaces and parentheses.
-        fields = os.read(handle, 4096).rpartition(b")")[2].split()
-    except OSError:
-        return None
-    finally:
-        os.close(handle)
-    return fields[0] not in b"ZX", int(fields[1]), fields[19].decode()
-
-
-def _descendants() -> set[int]:
-    """The pids of the running descendants of this process."""
-    try:
-        names = os.listdir("/proc")  # noqa: PTH208 - pathlib would be a megabyte
-    except OSError:
-        return set()
-    running = {int(name): facts for name in names if name.isdigit() and (facts := _facts(int(name)))}
-    found = {pid for pid, (_, parent, _) in running.items() if parent == os.getpid()}
-    while more := {pid for pid, (_, parent, _) in running.items() if parent in found} - found:
-        found |= more
-    return {pid for pid in found if running[pid][0]}
 
 
 if __name__ == "__main__":

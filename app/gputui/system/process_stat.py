@@ -1,12 +1,16 @@
-"""One process from /proc/PID/stat (proc(5)): its state, parent, session and start."""
+"""One process from /proc/PID/stat (proc(5)): its state, parent, session and start; and its descendants.
+
+Programs that live as long as a command load this file by its path (jobs/supervise.py, time_limit.py), so it
+imports nothing of gputui and little else.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from collections.abc import Iterator
 
 
-class ProcessStat(NamedTuple):
+class ProcessStat:
     """Facts that every user may read about every process, unless /proc is mounted with hidepid.
 
     state    "R", "S", …; "Z" and "X" have ended
@@ -15,10 +19,13 @@ class ProcessStat(NamedTuple):
     ticks    its start in clock ticks since the boot
     """
 
-    state: str
-    parent: int
-    session: int
-    ticks: int
+    def __init__(self, state: str, parent: int, session: int, ticks: int) -> None:
+        self.state, self.parent, self.session, self.ticks = state, parent, session, ticks
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self.state not in "ZX"
 
 
 def process_stat(pid: int) -> ProcessStat | None:
@@ -38,6 +45,25 @@ def stat_of(data: bytes) -> ProcessStat | None:
         return ProcessStat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
     except (IndexError, ValueError):
         return None
+
+
+def pids() -> Iterator[int]:
+    """Yield the pids of the visible processes; none without /proc."""
+    try:
+        names = os.listdir("/proc")  # noqa: PTH208 - twice as fast as making a Path of each
+    except OSError:
+        return
+    yield from (int(name) for name in names if name.isdigit())
+
+
+def family(roots: set[int]) -> dict[int, ProcessStat]:
+    """Return the running processes among `roots`, and all their descendants, by their pids."""
+    there = {pid: stat for pid in pids() if (stat := process_stat(pid))}
+    found = roots & there.keys()
+    # A process whose first thread has ended looks like a zombie, and may have children.
+    while more := {pid for pid, stat in there.items() if stat.parent in found} - found:
+        found |= more
+    return {pid: there[pid] for pid in found if there[pid].runs}
 
 
 def owner_of(pid: int) -> int | None:

@@ -14,6 +14,8 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Iterable
+from types import ModuleType
 
 GRACE = 10.0
 """Seconds between SIGTERM and SIGKILL, as `supervise.py` has them."""
@@ -31,59 +33,50 @@ def start(pid: int, seconds: float) -> None:
 
 def main() -> None:
     pid, seconds = int(sys.argv[1]), float(sys.argv[2])
-    process = _process(pid)
-    if process is None or os.fork():
+    read = _loaded(f"{os.path.dirname(__file__)}/process_stat.py")  # noqa: PTH120 - pathlib would be a megabyte
+    process = read.process_stat(pid)
+    if process is None or not process.runs or os.fork():
         # Our starter has waited for us: the pid is still that of the command.
         os._exit(0)
-    command = {pid: process[1]}
-    if _end_within(seconds, command):
+    command = {pid: process.ticks}
+    if _end_within(seconds, command, read):
         return
     # The command itself comes first: it must not take the end of a child for the end of its work.
-    command |= _family({pid})
+    command |= {each: stat.ticks for each, stat in read.family({pid}).items()}
     # A process that is suspended cannot act on a signal.
     _send(command, signal.SIGTERM, signal.SIGCONT)
-    if not _end_within(GRACE, command, 0.1):
-        _send(_family(_running(command)), signal.SIGKILL)
+    if not _end_within(GRACE, command, read, 0.1):
+        _send(read.family(_running(command, read)), signal.SIGKILL)
 
 
-def _end_within(seconds: float, processes: dict[int, str], pause: float = 1.0) -> bool:
+def _loaded(file: str) -> ModuleType:
+    """The module in a file that imports nothing of gputui."""
+    with open(file, "rb") as opened:  # noqa: PTH123
+        code = compile(opened.read(), file, "exec")
+    module = ModuleType("loaded")
+    exec(code, module.__dict__)
+    return module
+
+
+def _end_within(seconds: float, processes: dict[int, int], read: ModuleType, pause: float = 1.0) -> bool:
     """Wait until all of the processes have ended; False where one runs longer. The end of a single one wakes
     us (Linux 5.3); else we look after each pause."""
     limit, watched = time.monotonic() + seconds, list[int]()
     if len(processes) == 1:
         with contextlib.suppress(AttributeError, OSError):
             watched, pause = [os.pidfd_open(*processes)], 3600.0
-    while _running(processes) and (left := limit - time.monotonic()) > 0:
+    while _running(processes, read) and (left := limit - time.monotonic()) > 0:
         select.select(watched, [], [], min(left, pause))
-    return not _running(processes)
+    return not _running(processes, read)
 
 
-def _running(processes: dict[int, str]) -> set[int]:
+def _running(processes: dict[int, int], read: ModuleType) -> set[int]:
     """Those that still run; another process may have the pid of one by now."""
-    return {pid for pid, began in processes.items() if (now := _process(pid)) and now[1] == began}
+    now = ((pid, began, read.process_stat(pid)) for pid, began in processes.items())
+    return {pid for pid, began, stat in now if stat and stat.runs and stat.ticks == began}
 
 
-def _process(pid: int) -> tuple[int, str] | None:
-    """The parent and the start of a process that runs (proc(5)); None where there is none."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - pathlib would be a megabyte
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in b"ZX" else (int(fields[1]), fields[19].decode())
-
-
-def _family(pids: set[int]) -> dict[int, str]:
-    """Those of the processes that run, and their descendants, with their starts."""
-    names = filter(str.isdigit, os.listdir("/proc"))  # noqa: PTH208
-    running = {int(name): process for name in names if (process := _process(int(name)))}
-    found = pids & running.keys()
-    while more := {pid for pid, (parent, _) in running.items() if parent in found} - found:
-        found |= more
-    return {pid: running[pid][1] for pid in found}
-
-
-def _send(processes: dict[int, str], *numbers: int) -> None:
+def _send(processes: Iterable[int], *numbers: int) -> None:
     for pid in processes:
         for number in numbers:
             with contextlib.suppress(ProcessLookupError, PermissionError):
