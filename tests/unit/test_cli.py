@@ -694,7 +694,6 @@ WRONG = [
     ["run", "--demo", "python", "x.py"],
     ["run", "-n", "1", "--gpus", "0", "--demo", "--", "x"],
     ["run", "--launcher", "slurm", "--demo", "--", "x"],
-    ["export", "--demo", "--", "x"],
     ["export", "--as", "cobol", "--demo", "--", "x"],
     ["record", "--demo"],
     ["record", "a", "b", "--demo"],
@@ -766,6 +765,7 @@ CORRECTED = [
     ("wait -n 2 -- python t.py", "run --wait -n 2 -- python t.py"),
     ("free", "ls"),
     ("users --json", "people --json"),
+    ("who", "people"),
     ("-v", "--version"),
     ("-V", "--version"),
 ]
@@ -776,6 +776,11 @@ def test_a_form_has_the_name_of_its_program_too(call: Call, word: str, form: str
     rest = ("-n", "2", "--demo", "dgx-h100", "--", "python", "t.py")
     ended = call("export", f"--as={word}", *rest)
     assert ended.status == 0 and ended.out == call("export", "--as", form, *rest).out
+
+
+def test_an_export_is_a_line_for_a_shell_unless_it_says_otherwise(call: Call) -> None:
+    rest = ("-n", "2", "--demo", "dgx-h100", "--", "python", "t.py")
+    assert call("export", *rest).out == call("export", "--as", "sh", *rest).out
 
 
 @each_row(("typed", "meant"), CORRECTED)

@@ -19,6 +19,7 @@ _SAME = {
     "top": "ls",
     "idle": "people",
     "users": "people",
+    "who": "people",
     "ps": "jobs",
     "history": "launches",
     "kill": "stop",

@@ -28,15 +28,16 @@ def parser() -> Parser:
         common="--as -n --gpus --copy -o",
         example="gputui export -n 2 --as sbatch -o job.sh -- torchrun train.py",
     )
-    made.usage = "gputui export --as FORM [-n N | --gpus LIST] [OPTION…] [-- COMMAND…]"
-    form = made.add_mutually_exclusive_group(required=True)
+    made.usage = "gputui export [--as FORM] [-n N | --gpus LIST] [OPTION…] [-- COMMAND…]"
+    form = made.add_mutually_exclusive_group()
     form.add_argument(
         "--as",
         dest="form",
         type=lambda word: ALIASES.get(word, word),
         choices=tuple(FORMS),
+        default="sh",
         metavar="FORM",
-        help="one of these forms (also slurm for sbatch, k8s for kubernetes)",
+        help="one of these forms, sh by default (also slurm for sbatch, k8s for kubernetes)",
     )
     form.add_argument("--json", dest="form", action="store_const", const="json", help="the same as --as json")
     where = made.add_mutually_exclusive_group()
