@@ -258,7 +258,7 @@ async def test_a_comparison_itself_and_no_job_at_all_are_not_compared(desk: Desk
         ended(experiment_job(made, made.request, desk.environ))
         await s.press("v", "R", "escape")
         assert isinstance(s.app.screen, JobsScreen)
-        await s.press("c")
+        await s.press("e")
         assert s.main.app_state.options.command == made.request.words
         assert "cannot be read" not in s.main.message
 

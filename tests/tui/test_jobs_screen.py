@@ -387,7 +387,7 @@ async def test_c_puts_the_command_with_its_options_on_the_launch_line(desk: Desk
     additions = (("COLOUR", "blue"),)
     job = of_this_box(desk, "sh", "-c", "exit 0", directory=str(tmp_path), additions=additions)
     async with session(environ=environ(desk)) as s:
-        await s.press("5", "D", "c")
+        await s.press("5", "D", "e")
         assert s.app.screen is s.main
         assert job.id in s.main.message and "launch line" in s.main.message
         options = s.main.app_state.options
@@ -605,7 +605,7 @@ async def test_the_page_is_opened_again_at_the_job_where_it_was_closed(desk: Des
     async with session(environ=environ(desk)) as s:
         await s.press("D", "j", "escape", "D")
         assert screen(s).key == middle.id
-        await s.press("j", "c", "D")
+        await s.press("j", "e", "D")
         assert screen(s).key == old.id
         await s.press("g", "escape")
         newest = ended(desk.sh("exit 0"))
@@ -676,7 +676,7 @@ async def test_a_demo_shows_its_own_jobs_and_touches_none_of_ours(desk: Desk) ->
         for key in ("x", "y", "R", "v"):
             await s.press(key)
             assert s.main.app_state.not_of_this_machine("jobs") in told(s)
-        await s.press("c")
+        await s.press("e")
         assert s.app.screen is s.main and s.main.app_state.options.command == ("train.py",)
         assert "m6u5 is on the launch line" in s.main.message
         await s.press("4", "enter")

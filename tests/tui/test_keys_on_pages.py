@@ -164,7 +164,7 @@ async def test_a_page_repaints_itself_by_one_timer(monkeypatch: pytest.MonkeyPat
 
 _MEANINGS = {
     "P": {"show_as", "show_list"}, "R": {"rerun", "again"}, "S": {"stop", "leave"},
-    "X": {"signal"}, "a": {"one"}, "c": {"clone"}, "d": {"detach"}, "e": {"edit", "type", "model"},
+    "X": {"signal"}, "a": {"one"}, "d": {"detach"}, "e": {"edit", "edit_job", "type", "model"},
     "f": {"follow_log"}, "l": {"launcher"}, "m": {"measure"}, "r": {"return"}, "s": {"sort"},
     "v": {"compare"}, "x": {"clear", "default", "forget", "change"},
 }  # fmt: skip

@@ -226,7 +226,7 @@ ACTIONS: tuple[Action, ...] = (
         "jobs",
         "D",
         "Show the jobs",
-        "logs and exit status; stop, clone or rerun one",
+        "logs and exit status; stop, rerun or edit one",
         hint="jobs",
         also="log output kill background",
         page=True,

@@ -93,7 +93,7 @@ class JobsController:
 
     # Starting a job again
 
-    def clone(self, job: Job, example: bool) -> str:
+    def on_launch_line(self, job: Job, example: bool) -> str:
         """Put a job's command, options and directory on the launch line; return a message about it. An
         `example` is a job of a demo, which is only rehearsed from there, too."""
         from gputui.jobs.rerun import rerun_of

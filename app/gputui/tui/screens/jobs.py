@@ -162,8 +162,8 @@ class JobsScreen(JobsPage):
         hidden("tab", "wrap_log", "Break long lines of the log, or cut them"),
         shown("S", "stop", "stop"),
         shown("R", "rerun", "rerun"),
-        shown("c", "clone", "clone"),
-        shown("v", "compare", "variants", about="Compare variants of the job's command"),
+        shown("e", "edit_job", "edit", about="Put the job's command on the launch line, to edit it"),
+        hidden("v", "compare", "Compare variants of the job's command"),
         shown("x,delete", "forget", "remove", "x"),
         shown("y", "copy", "copy"),
     ]
@@ -175,7 +175,7 @@ class JobsScreen(JobsPage):
             "wrap_log",
             "stop",
             "rerun",
-            "clone",
+            "edit_job",
             "compare",
             "forget",
             "copy",
@@ -276,7 +276,7 @@ class JobsScreen(JobsPage):
         return None
 
     def stoppable(self) -> Job | None:
-        """A job of a demo's box can be cloned and stopped, too: neither starts anything."""
+        """A job of a demo's box can be edited and stopped, too: neither starts anything."""
         return self.actionable() if self.app_state.demo is None else self.job
 
     def what(self, job: Job) -> str:
@@ -343,12 +343,12 @@ class JobsScreen(JobsPage):
 
     # Key actions
 
-    def action_clone(self) -> None:
+    def action_edit_job(self) -> None:
         """Put the job's command on the launch line, and return to the main screen."""
         job = self.stoppable()
         if job is not None:
             example = job.id not in self._records and self._experiment is None
-            message = self._controller.clone(job, example)
+            message = self._controller.on_launch_line(job, example)
             self.dismiss()
             self.view.show_message(message)
 
@@ -373,7 +373,7 @@ class JobsScreen(JobsPage):
     def _ask_to_repeat(self, job: Job) -> None:
         """Start an experiment again, once the user says yes."""
         if job.id not in self._records:
-            self.show_message("it ran in a terminal: c puts its call on the launch line")
+            self.show_message("it ran in a terminal: e puts its call on the launch line")
             return
         what = f"start {self.what(job)} again, as a new job"
         repeat = partial(self.work, f"starting {job.id} again", partial(self._controller.repeat, job))
