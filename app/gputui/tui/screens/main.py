@@ -501,6 +501,10 @@ class MainScreen(Screen[None]):
         waiting, self._after_files = self._after_files, []
         for then in waiting:
             then()
+        box = self.app_state.box
+        if self.app_state.command_is_unread and (box.links or len(box.devices) < 2):
+            # Without links, the best set could change a moment later.
+            self.selection.read_command()
 
     def on_new_reading(self, message: NewReading) -> None:
         """Handle a reading of the box, successful or not."""
@@ -525,9 +529,6 @@ class MainScreen(Screen[None]):
             self._drop_kept_filter()
             if pending is not None:
                 self.launch.start_or_ask(pending)
-            elif self.app_state.command_is_unread and (result.links or len(result.devices) < 2):
-                # Without links, the best set could change a moment later.
-                self.selection.read_command_away()
             elif len(self.app_state.selection) < number_before:
                 self.show_message("a selected device is no longer present and was deselected", "lost", "news")
         else:
