@@ -12,6 +12,7 @@ from gputui.inventory.formatting import TextWriter, printable
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
+from gputui.launching.launch import Launch
 from gputui.launching.terminal_notification import terminal_notification
 from gputui.tui.main_view import MainView
 
@@ -169,19 +170,15 @@ class JobsController:
         return self._start_again(job)[0]
 
     def _start_again(self, job: Job, *options: str) -> tuple[str, str | None]:
-        """Call `gputui jobs rerun`, which takes a moment; return its messages, and the id of the new job,
+        """Call `gputui jobs rerun`, which takes a moment; return its last message, and the id of the new job,
         None where there is none."""
-        import subprocess
-
+        from gputui.jobs.box_calls import called
         from gputui.jobs.own_call import this_gputui
 
-        call = this_gputui(("jobs", "rerun", job.id, *options))
-        done = subprocess.run(
-            call, env=self._environ, stdin=subprocess.DEVNULL, capture_output=True, check=False
-        )
-        started = done.stdout.decode(errors="replace").strip() if done.returncode == 0 else None
-        self._started = started or self._started
-        return printable(done.stderr.decode(errors="replace").strip().removeprefix("gputui: ")), started
+        good, started, told = called(Launch(this_gputui(("jobs", "rerun", job.id, *options))), self._environ)
+        if good:
+            self._started = started
+        return told, started if good else None
 
     def take_started(self) -> str | None:
         """The job that a key of the page has started, once."""
