@@ -22,7 +22,7 @@ def leases() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def patient_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     """A launch waits for its reading as long as a test needs: a question would take the next key instead."""
-    for name in ("_PATIENCE", "_RERUNS_PATIENCE"):
+    for name in ("_PATIENCE",):
         monkeypatch.setattr(launch_controller, name, 120.0)
 
 

@@ -376,6 +376,8 @@ def _rerun(args: Call, jobs: Stored) -> int:
     request, *_ = kept = rerun_of(job)
     given = as_given(request)
     given.n, given.gpus, given.json, given.name = None, None, args.json, job.name
+    if "--if-free" in args.options:
+        given.wait = None
     args = run.parser().parse_args(args.options, given)
     lacks = kept.lacks({*os.environ, *(name for name, _ in args.env)})
     if lacks is not None:

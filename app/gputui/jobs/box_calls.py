@@ -1,4 +1,4 @@
-"""Calls of gputui about other boxes: a launch there, which is shown, copied and started, and a job there."""
+"""Calls of gputui, mostly about other boxes: a launch there, which is shown, copied and started; a job."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def launch_on(box: str, request: LaunchRequest, *more: str) -> Launch:
 def start_detached(box: str, request: LaunchRequest, environ: Environ) -> tuple[str, bool]:
     """Start the launch with `--detach` and without a terminal, so that ssh cannot ask a question. Returns the
     outcome as a sentence, and whether the job runs."""
-    good, out, said = _called(launch_on(box, request, "--detach", "--quiet"), environ)
+    good, out, said = called(launch_on(box, request, "--detach", "--quiet"), environ)
     return (f"job {out} started: `gputui jobs log -f {out}` follows it" if good else said), good
 
 
 def stop_there(job: str, environ: Environ) -> tuple[str, bool]:
     """Stop BOX:ID as `gputui jobs stop` does, and return the outcome as a sentence, and whether the job has
     been stopped. The call blocks until the job has ended."""
-    good, _, said = _called(Launch(this_gputui(("jobs", "stop", job))), environ)
+    good, _, said = called(Launch(this_gputui(("jobs", "stop", job))), environ)
     return said, good
 
 
@@ -53,9 +53,9 @@ def follow_words(job: str) -> tuple[str, ...]:
     return ("jobs", "log", "-f", "-n", str(_LINES), job)
 
 
-def _called(call: Launch, environ: Environ) -> tuple[bool, str, str]:
+def called(call: Launch, environ: Environ) -> tuple[bool, str, str]:
     """Call gputui without a terminal: whether its status is 0, its output, and the last line of its
-    stderr."""
+    stderr, "" for none."""
     try:
         ended = subprocess.run(
             call.argv,
@@ -69,5 +69,6 @@ def _called(call: Launch, environ: Environ) -> tuple[bool, str, str]:
     except (OSError, ValueError) as error:
         return False, "", printable(f"gputui cannot be started: {error}")
     out, said = (data.decode(errors="replace").strip() for data in (ended.stdout, ended.stderr))
-    last = said.splitlines()[-1:] or [f"it ended with status {ended.returncode}"]
-    return ended.returncode == 0, printable(out), printable(last[0].removeprefix("gputui: "))
+    good = ended.returncode == 0
+    last = said.splitlines()[-1:] or ["" if good else f"it ended with status {ended.returncode}"]
+    return good, printable(out), printable(last[0].removeprefix("gputui: "))

@@ -86,7 +86,6 @@ def hold_selected(app_state: AppState, environ: Environ) -> tuple[Allocation, Qu
 def when_confined(
     view: MainView,
     app_state: AppState,
-    request: LaunchRequest,
     allocation: Allocation,
     environ: Environ,
     then: Callable[[Launch | GputuiError], object],
@@ -102,6 +101,7 @@ def when_confined(
         # This result remains after a bug of our own, so that a key can start the launch again.
         found: Launch | GputuiError = GputuiError("nothing is started: an internal error of gputui")
         try:
+            request = request_of(app_state)
             confine = how_confined(request.options, settings(environ), not app_state.label)
             prepared = PreparedLaunch(request, app_state.intent, confine, allocation.request)
             read = allocation._replace(devices=app_state.selected, snapshot=app_state.box)
@@ -177,21 +177,21 @@ def request_of(app_state: AppState) -> LaunchRequest:
 def as_job(
     launch: Launch,
     environ: Environ,
-    lease: Lease | None = None,
-    request: LaunchRequest | None = None,
-    labels: Sequence[str] = (),
-) -> tuple[str, str | None]:
-    """Start the launch as a job on the devices with these labels. Returns the outcome, and the id of the job,
-    None where it could not be started."""
+    lease: Lease | None,
+    request: LaunchRequest,
+    labels: Sequence[str],
+) -> tuple[str, bool]:
+    """Start the launch as a job on the devices with these labels. Returns the outcome, and whether it could
+    be started."""
     from gputui.inventory.job import JobError
     from gputui.jobs.start import start_leased_job
 
     try:
         job = start_leased_job(launch, environ, lease, request=request)
     except (JobError, StartError) as error:
-        return str(error), None
+        return str(error), False
     where = f" on {gpus(labels)}" if labels else ""
-    return f"job {job.id} started{where}", job.id
+    return f"job {job.id} started{where}", True
 
 
 def rehearse(app_state: AppState, simulated: SimulatedSource | None) -> str:

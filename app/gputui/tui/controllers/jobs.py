@@ -6,14 +6,14 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from gputui.choosing.grouping import ALL_REDUCE
+from gputui.choosing.named_devices import NONE, short_names
 from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import TextWriter, printable
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
+from gputui.launching.launch import Launch
 from gputui.launching.terminal_notification import terminal_notification
-from gputui.tui.app_state import AppState
-from gputui.tui.controllers.launch import LaunchController
 from gputui.tui.main_view import MainView
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class JobsController:
-    """Reports and starts jobs for the main screen `view`; `reruns` starts them again.
+    """Reports and starts jobs for the main screen `view`.
 
     `write` sends a sequence to the terminal; without it, only the message reports. `simulated` is the box of
     a demo, whose own jobs are only rehearsed.
@@ -33,16 +33,17 @@ class JobsController:
     def __init__(
         self,
         view: MainView,
-        reruns: LaunchController,
         comparisons: Comparisons,
         environ: Environ,
         write: TextWriter | None,
         simulated: SimulatedSource | None = None,
     ) -> None:
-        self._view, self._reruns, self._environ, self._write = view, reruns, environ, write
+        self._view, self._environ, self._write = view, environ, write
         self._comparisons, self._simulated = comparisons, simulated
         self.looked_at: Hashable | None = None
         """The job that the page last showed; None for the first job of the list at that time."""
+        self._started: str | None = None
+        """The id of the job that was started last, until the page has taken it."""
 
     # Changes of jobs
 
@@ -106,9 +107,9 @@ class JobsController:
         told = f"the command of job {job.id} is on the launch line"
         return f"{told}; {lacks}" if lacks else told
 
-    def best_for(self, job: Job) -> tuple[AppState | None, str]:
-        """What a rerun of a job would start on the best devices that are free now, and the names of those
-        devices; or None, and why it cannot be started."""
+    def best_for(self, job: Job) -> tuple[str | None, str]:
+        """The best devices that are free now for a rerun of a job: as `--gpus` has them, and in words; or
+        None, and why it cannot be started."""
         from gputui.jobs.rerun import rerun_of
 
         why = self.not_again(job)
@@ -119,17 +120,14 @@ class JobsController:
         now = self._view.app_state
         none_selected = replace(now.clear(), options=kept.request.options).with_rules(asked.rules(now.rules))
         if asked.count is None:
-            selected, where = none_selected.cpu_only(), "CPU only"
-        else:
-            limits = {name: getattr(asked, name) for name in ("min_free", "max_util", "vendor")}
-            selected, reason = none_selected.select_best(
-                asked.count, asked.group or ALL_REDUCE, order=asked.order or "best", **limits
-            )
-            if not selected.selection:
-                return None, f"{reason}; gputui jobs rerun {job.id} --wait waits for them"
-            where = selected.selected_in_words
-        lack = self._reruns.lack(selected, asks=False)
-        return (None, lack[0]) if lack else (selected, where)
+            return NONE, "CPU only"
+        limits = {name: getattr(asked, name) for name in ("min_free", "max_util", "vendor")}
+        selected, reason = none_selected.select_best(
+            asked.count, asked.group or ALL_REDUCE, order=asked.order or "best", **limits
+        )
+        if not selected.selection:
+            return None, f"{reason}; gputui jobs rerun {job.id} --wait waits for them"
+        return ",".join(short_names(selected.selection.keys, selected.box)), selected.selected_in_words
 
     # Variants of a job
 
@@ -159,31 +157,30 @@ class JobsController:
             started = experiment_job(begin(made, self._environ), request, self._environ)
         except GputuiError as error:
             return f"nothing is started: {error}"
-        self._reruns.started = started.id
+        self._started = started.id
         return f"job {started.id} compares: ⏎ shows the results so far"
 
-    def repeat(self, job: Job) -> str:
-        """Start the experiment of a job again, as `gputui jobs rerun` does, which takes a moment; return a
-        message about it."""
-        import subprocess
+    def rerun(self, job: Job, devices: str, where: str) -> str:
+        """Start a job again on the devices of `best_for`, if all are still free; return a message."""
+        told, started = self._start_again(job, "--quiet", "--if-free", "--gpus", devices)
+        return "; ".join(filter(None, (f"job {started} started on {where}", told))) if started else told
 
+    def repeat(self, job: Job) -> str:
+        """Start the experiment of a job again; return a message about it."""
+        return self._start_again(job)[0]
+
+    def _start_again(self, job: Job, *options: str) -> tuple[str, str | None]:
+        """Call `gputui jobs rerun`, which takes a moment; return its last message, and the id of the new job,
+        None where there is none."""
+        from gputui.jobs.box_calls import called
         from gputui.jobs.own_call import this_gputui
 
-        call = this_gputui(("jobs", "rerun", job.id))
-        done = subprocess.run(
-            call, env=self._environ, stdin=subprocess.DEVNULL, capture_output=True, check=False
-        )
-        if done.returncode == 0:
-            self._reruns.started = done.stdout.decode(errors="replace").strip()
-        return printable(done.stderr.decode(errors="replace").strip().removeprefix("gputui: "))
+        good, started, told = called(Launch(this_gputui(("jobs", "rerun", job.id, *options))), self._environ)
+        if good:
+            self._started = started
+        return told, started if good else None
 
     def take_started(self) -> str | None:
         """The job that a key of the page has started, once."""
-        started, self._reruns.started = self._reruns.started, None
+        started, self._started = self._started, None
         return started
-
-    def rerun(self, job: Job, app_state: AppState) -> None:
-        """Start a job again on the devices of `best_for`."""
-        from gputui.jobs.rerun import rerun_of
-
-        self._reruns.rerun(app_state, rerun_of(job).request)

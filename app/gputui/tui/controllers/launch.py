@@ -1,8 +1,7 @@
 """LaunchController: edit, copy, claim, read again, ask, start and wait: from the launch line to the process.
 
 After Enter the selected devices are claimed and read again. Where one of them is not free, or others wait in
-line for it, the user is asked (`start_or_ask`); a device that is never taken (`answer_to`) is refused. A
-rerun of a job goes the same way, but it has been confirmed: it is refused where a launch is asked about.
+line for it, the user is asked (`start_or_ask`); a device that is never taken (`answer_to`) is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from gputui.allocating.claims.lease import Lease
     from gputui.launching.history import Launches
     from gputui.launching.launch import Launch
-    from gputui.requesting.launch_request import LaunchRequest
     from gputui.system.environment import Environ
     from gputui.tui.screens.confirm import Answer, ConfirmScreen
     from gputui.tui.start_launch import Returned
@@ -47,14 +45,14 @@ def select_first(keymap: Keymap) -> str:
     return f"select devices first ({select.removesuffix('/0-9')}, 0-9, {best}), or {cpu} for CPU only"
 
 
-_PATIENCE, _RERUNS_PATIENCE = 2.0, 5.0
+_PATIENCE = 2.0
 """Seconds to wait for the selected devices to be read again before a launch; or three readings, where those
-take longer. A rerun waits longer, because it is given up then: a launch is asked about."""
+take longer."""
 
 _NUMBERS = {2: "two", 3: "three", 4: "four", 8: "eight"}
 
-StartMode = Literal["become", "return", "detach", "rerun"]
-"""How a command is started: in place of the screen, while the screen waits, as a job, or as a job again."""
+StartMode = Literal["become", "return", "detach"]
+"""How a command is started: in place of the screen, while the screen waits, or as a job."""
 
 _MODES: Mapping[Answer | None, StartMode | None] = {"run": None, "detach": "detach", "return": "return"}
 """The answers that start a launch, and how: None as its key says."""
@@ -67,11 +65,10 @@ _YES: Mapping[StartMode, str] = {"detach": "start the job", "return": "run and c
 class PendingLaunch:
     """A launch between the key press and the start.
 
-    app_state   the app state at the key press; of a rerun, the one with its command and devices
+    app_state   the app state at the key press
     since       its time (`time.monotonic`): only a reading that began later shows the devices' current state
     allocation  holds the devices meanwhile, except those that another job has claimed
     queue       the waiters for such devices, None for nobody
-    request     the launch as its job keeps it
     offer       the question whether to run on these devices, "" where the user has selected them
     """
 
@@ -80,13 +77,11 @@ class PendingLaunch:
     mode: StartMode
     allocation: Allocation
     queue: Queue | None
-    request: LaunchRequest
     offer: str = ""
 
 
 class LaunchController:
-    """Edits, copies and starts the launch of the app state that `view` shows. Another controller starts
-    reruns, which the keys of that launch do not cancel.
+    """Edits, copies and starts the launch of the app state that `view` shows.
 
     clock                 seconds since the epoch, for the launch history
     write                 sends an escape sequence to the terminal, from any thread; None: through /dev/tty
@@ -107,8 +102,6 @@ class LaunchController:
         self.pending: PendingLaunch | None = None
         self._asking: PendingLaunch | None = None
         self._confining: PendingLaunch | None = None
-        self.started: str | None = None
-        """The id of the job that was started last, until a page has taken it."""
         self.uncertain_copy: str | None = None
         """The text copied last, where it is unknown whether the terminal accepted it."""
 
@@ -217,25 +210,15 @@ class LaunchController:
         elif self.pending is None and self._confining is None:
             from gputui.tui import start_launch
 
-            self._check(app_state, mode, start_launch.request_of(app_state), offer)
-
-    def rerun(self, app_state: AppState, request: LaunchRequest) -> None:
-        """Start a job again on the devices of the app state, instead of a rerun that is still pending."""
-        self.cancel()
-        self._check(app_state, "rerun", request)
-
-    def _check(self, app_state: AppState, mode: StartMode, request: LaunchRequest, offer: str = "") -> None:
-        from gputui.tui import start_launch
-
-        self._view.show_message("checking the selected devices …", kind="passing")
-        held = start_launch.hold_selected(app_state, self._environ)
-        pending = PendingLaunch(app_state, time.monotonic(), mode, *held, request, offer)
-        if app_state.selection.cpu_only:
-            # No device is read: this works where no driver answers.
-            self.start_or_ask(pending)
-        else:
-            self.pending = pending
-            self._sampler.ask()
+            self._view.show_message("checking the selected devices …", kind="passing")
+            held = start_launch.hold_selected(app_state, self._environ)
+            pending = PendingLaunch(app_state, time.monotonic(), mode, *held, offer)
+            if app_state.selection.cpu_only:
+                # No device is read: this works where no driver answers.
+                self.start_or_ask(pending)
+            else:
+                self.pending = pending
+                self._sampler.ask()
 
     def _offer_devices(self, mode: StartMode) -> None:
         """Ask whether to run on the devices that the command asks for, or on the best free one; where too few
@@ -297,21 +280,21 @@ class LaunchController:
 
     def _cannot_start(self) -> bool:
         """Whether the command cannot start; the reason is shown."""
-        lack = self.lack(self._app_state)
+        lack = self._lack(self._app_state)
         if lack is not None:
             self._view.show_message(*lack)
         return lack is not None
 
-    def lack(self, app_state: AppState, asks: bool = True) -> tuple[str, str] | None:
+    def _lack(self, app_state: AppState) -> tuple[str, str] | None:
         """The reason that the command of an app state cannot start, and the style of the message; None where
-        it can. A contradiction is a reason only where the user is not asked about the launch."""
+        it can."""
         options, keymap, launch = app_state.options, app_state.screen.keymap, app_state.launch
         edit, page, ask = (key_of(action, keymap) for action in ("edit", "launch_page", "command"))
         if app_state.is_example:
             return f"the demo's example is only rehearsed on its devices; press {edit} to type your own", ""
         if options.nodes > 1 and not options.rendezvous:
             return f"the first machine is not named yet: press {page}, then first machine", "warn"
-        refused = launch.refused or app_state.unclaimed or (None if asks else app_state.contradiction)
+        refused = launch.refused or app_state.unclaimed
         if refused is not None:
             return refused, "lost"
         if launch.own is not None:
@@ -323,7 +306,7 @@ class LaunchController:
         if missing is None:
             return None
         # Where the message has a remedy, there is no room for the key.
-        asked = asks and ";" not in missing
+        asked = ";" not in missing
         return f"{missing}: press {edit} to edit the command" if asked else missing, "lost"
 
     def cancel(self) -> bool:
@@ -351,22 +334,18 @@ class LaunchController:
 
     def start_or_ask(self, pending: PendingLaunch, unread: str = "") -> None:
         """Start the launch, but ask first where one of its devices is not free, others wait for it, the box
-        is not this machine, or its devices are `unread`. A rerun is refused there."""
+        is not this machine, or its devices are `unread`."""
         before, allocation = self._app_state, pending.allocation
         self._view.clear_message()
-        if pending.mode != "rerun":
-            if not before.selection.decided:
-                allocation.release()
-                self._view.show_message("the selected devices are no longer present", "lost")
-                return
-            if self._refused(pending):
-                return
+        if not before.selection.decided:
+            allocation.release()
+            self._view.show_message("the selected devices are no longer present", "lost")
+            return
+        if self._refused(pending):
+            return
         reasons = self._reasons(pending, unread)
         if not reasons and not pending.offer:
             self._start(pending)
-        elif pending.mode == "rerun":
-            allocation.release()
-            self._view.show_message(f"nothing is started: {'; '.join(reasons)}", "lost")
         else:
             self._asking = pending
             waits = pending.queue is not None or allocation.conflicts or self._not_free(pending)
@@ -377,7 +356,7 @@ class LaunchController:
 
     def _reasons(self, pending: PendingLaunch, unread: str) -> tuple[str, ...]:
         """Why the launch does not start at once, by the last reading."""
-        now, snapshot, queue = self._now(pending), pending.allocation.snapshot, pending.queue
+        now, snapshot, queue = self._app_state, pending.allocation.snapshot, pending.queue
         limits = now.limits if now.selected else None
         # One line per device: its observed use is more informative than its claim.
         lines = {each.key: each.text(snapshot) for each in pending.allocation.conflicts}
@@ -389,24 +368,13 @@ class LaunchController:
             now.contradiction,
             queue.text() if queue else None,
         ]
-        if now.label and pending.mode != "rerun" and not now.is_example:
-            # Of a rerun, its page has asked.
+        if now.label and not now.is_example:
             found.insert(0, now.starts_elsewhere)
         return tuple(filter(None, found))
 
-    def _now(self, pending: PendingLaunch) -> AppState:
-        """The app state of the launch at the last reading."""
-        now, rerun = self._app_state, pending.app_state
-        if pending.mode != "rerun":
-            return now
-        # The rules of the job apply, which may ignore the user's own processes.
-        left = rerun.selection.prune(now.box.by_key)
-        rerun = replace(rerun, snapshot=now.snapshot, watch=now.watch, selection=left)
-        return rerun.with_rules(rerun.rules)
-
     def _not_free(self, pending: PendingLaunch) -> dict[str, NotFree]:
         """The devices of the launch that are not free in the last reading."""
-        now, before = self._now(pending), pending.app_state
+        now, before = self._app_state, pending.app_state
         return not_free(before.selection, before.verdicts_when_selected, now.box, now.verdicts)
 
     def _refused(self, pending: PendingLaunch) -> bool:
@@ -423,12 +391,11 @@ class LaunchController:
         return bool(never)
 
     def ask_without_reread(self) -> None:
-        """Ask about a launch whose devices could not be read again in time; give up a rerun."""
+        """Ask about a launch whose devices could not be read again in time."""
         pending = self.pending
         if pending is None:
             return
-        least = _RERUNS_PATIENCE if pending.mode == "rerun" else _PATIENCE
-        if time.monotonic() - pending.since > max(least, 3 * self._sampler.took):
+        if time.monotonic() - pending.since > max(_PATIENCE, 3 * self._sampler.took):
             self.pending = None
             self.start_or_ask(
                 pending, "the selected devices could not be read again: the driver does not answer"
@@ -459,7 +426,7 @@ class LaunchController:
         """Start the launch once its confinement is settled; only rehearse the example of a demo."""
         from gputui.tui import start_launch
 
-        if self._now(pending).is_example:
+        if self._app_state.is_example:
             pending.allocation.release()
             text = start_launch.rehearse(self._app_state, self._sampler.simulated)
             self._view.set_app_state(self._app_state.clear())
@@ -467,9 +434,7 @@ class LaunchController:
             return
         self._confining = pending
         found = partial(self._start_confined, pending)
-        start_launch.when_confined(
-            self._view, self._now(pending), pending.request, pending.allocation, self._environ, found
-        )
+        start_launch.when_confined(self._view, self._app_state, pending.allocation, self._environ, found)
 
     def _start_confined(self, pending: PendingLaunch, launch: Launch | GputuiError) -> None:
         from gputui.launching.history_file import remember
@@ -484,12 +449,9 @@ class LaunchController:
             allocation.release()
             self._view.show_message(str(launch), "lost")
             return
-        warnings = [notice.text for notice in allocation.notices]
-        if pending.mode != "rerun":
-            count = start_launch.count_of(self._app_state)
-            not_kept = remember(self._environ, self._app_state.options, count, self._clock())
-            warnings = [not_kept, *warnings] if not_kept else warnings
-        warning = "; ".join(warnings)
+        count = start_launch.count_of(self._app_state)
+        not_kept = remember(self._environ, self._app_state.options, count, self._clock())
+        warning = "; ".join(filter(None, (not_kept, *(notice.text for notice in allocation.notices))))
         if pending.mode == "become":
             app.exit(Outcome(launch=launch, allocation=allocation, warning=warning or None))
             return
@@ -499,13 +461,11 @@ class LaunchController:
                 return
             text, good = ended.text, ended.good
         else:
-            text, self.started = allocation.start(
-                lambda lease: start_launch.as_job(
-                    launch, self._environ, lease, pending.request, allocation.labels
-                )
+            request = start_launch.request_of(pending.app_state)
+            text, good = allocation.start(
+                lambda lease: start_launch.as_job(launch, self._environ, lease, request, allocation.labels)
             )
-            good = self.started is not None
-            if good and pending.mode == "detach":
+            if good:
                 text += ": D shows it"
                 if self._app_state.selected:
                     # The devices belong to that job from now on, and the next launch is for others.

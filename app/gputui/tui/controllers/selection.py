@@ -9,7 +9,6 @@ from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
-from gputui.tui.background import in_background
 from gputui.tui.main_view import SelectionView
 
 SECOND_DIGIT = 0.5
@@ -29,7 +28,6 @@ class SelectionController:
 
     def __init__(self, view: SelectionView, select_enough: Callable[[], None]) -> None:
         self._view, self._select_enough = view, select_enough
-        self._reading_command = False
         self._digits = ""
         self._divided: Device | None = None
         """The GPU with MIG instances whose number was just typed: the next digit is an instance's number."""
@@ -231,25 +229,6 @@ class SelectionController:
 
         prompt = refused() or BEST_PROMPT
         self._view.open(LineScreen(prompt, placeholder="how many", check=error_in), answered)
-
-    def read_command_away(self) -> None:
-        """Do as `read_command` does, but read the scripts that the command starts on another thread than the
-        one that paints: a long script takes a tenth of a second. The second read uses a cache."""
-        if self._reading_command:
-            return
-        self._reading_command = True
-        app_state, app = self._app_state, self._view.app
-
-        def read() -> None:
-            self._reading_command = False
-            if self._app_state.command_is_unread:
-                self.read_command()
-
-        def work() -> None:
-            app_state.read_files()
-            app.call_later(read)
-
-        in_background("read the command", work)
 
     def read_command(self, again: bool = False) -> None:
         """Select the devices that the command asks for, if any; `again`: even if the request is the same."""

@@ -357,27 +357,18 @@ class JobsScreen(JobsPage):
         job = self.actionable()
         if job is None:
             return
-        if self._experiment is not None or runs_experiment(job):
-            self._ask_to_repeat(job)
-            return
-        found, text = self._controller.best_for(job)
-        if found is None:
-            self.show_message(text)
-        else:
-            self.ask(
-                "rerun",
-                f"start {job.id} as a new job on {text}",
-                partial(self._controller.rerun, job, found),
-            )
-
-    def _ask_to_repeat(self, job: Job) -> None:
-        """Start an experiment again, once the user says yes."""
-        if job.id not in self._records:
+        again, what = partial(self._controller.repeat, job), f"start {self.what(job)} again, as a new job"
+        if self._experiment is None and not runs_experiment(job):
+            devices, where = self._controller.best_for(job)
+            if devices is None:
+                self.show_message(where)
+                return
+            what = f"start {job.id} as a new job on {where}"
+            again = partial(self._controller.rerun, job, devices, where)
+        elif job.id not in self._records:
             self.show_message("it ran in a terminal: e puts its call on the launch line")
             return
-        what = f"start {self.what(job)} again, as a new job"
-        repeat = partial(self.work, f"starting {job.id} again", partial(self._controller.repeat, job))
-        self.ask("rerun", what, repeat)
+        self.ask("rerun", what, partial(self.work, f"starting {job.id} again", again))
 
     def action_compare(self) -> None:
         """Ask what to vary in the job's command, and start the comparison as a job."""

@@ -120,8 +120,7 @@ class MainScreen(Screen[None]):
         self.timelines = TimelineController(
             sampler, environ, not app_state.label, lambda store: self.post_message(PastFound(store))
         )
-        self.reruns = LaunchController(self, sampler, environ, clock, write, end_without_terminal)
-        self.jobs = JobsController(self, self.reruns, comparisons, environ, write, sampler.simulated)
+        self.jobs = JobsController(self, comparisons, environ, write, sampler.simulated)
         self.pages = PageController(self, self.launch, self.jobs, environ)
         self.handlers = self._handlers_by_action()
         self._below = 0
@@ -180,7 +179,6 @@ class MainScreen(Screen[None]):
 
     def on_unmount(self) -> None:
         self.launch.release_all()
-        self.reruns.release_all()
         self.timelines.close()
         self.plans.cancel()
 
@@ -503,6 +501,10 @@ class MainScreen(Screen[None]):
         waiting, self._after_files = self._after_files, []
         for then in waiting:
             then()
+        box = self.app_state.box
+        if self.app_state.command_is_unread and (box.links or len(box.devices) < 2):
+            # Without links, the best set could change a moment later.
+            self.selection.read_command()
 
     def on_new_reading(self, message: NewReading) -> None:
         """Handle a reading of the box, successful or not."""
@@ -518,7 +520,6 @@ class MainScreen(Screen[None]):
             number_before, before = len(self.app_state.selection), self.app_state.snapshot
             # Taken before the app state changes: that cancels the launch if one of its devices has vanished.
             pending = self.launch.take_reread(message.reading.began)
-            rerun = self.reruns.take_reread(message.reading.began)
             app_state = self.app_state.with_snapshot(result)
             self._whole = self._whole or not message.reading.first
             self.set_app_state(replace(app_state, timelines=self.timelines.after(result)))
@@ -526,13 +527,8 @@ class MainScreen(Screen[None]):
                 self.clear_message()
             self.jobs.after_reading(before, result)
             self._drop_kept_filter()
-            if rerun is not None:
-                self.reruns.start_or_ask(rerun)
             if pending is not None:
                 self.launch.start_or_ask(pending)
-            elif self.app_state.command_is_unread and (result.links or len(result.devices) < 2):
-                # Without links, the best set could change a moment later.
-                self.selection.read_command_away()
             elif len(self.app_state.selection) < number_before:
                 self.show_message("a selected device is no longer present and was deselected", "lost", "news")
         else:
@@ -567,7 +563,6 @@ class MainScreen(Screen[None]):
             words = f"the driver has not answered for {duration(silent)}: a call hangs; see `dmesg`"
             self.set_app_state(self.app_state.with_problem(words))
         self.launch.ask_without_reread()
-        self.reruns.ask_without_reread()
         if self._log.show_waiting(self._clock()):
             self._draw_message()
             self.redraw_page()
