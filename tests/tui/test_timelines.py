@@ -391,6 +391,15 @@ def test_charts_of_devices_that_all_fit_have_equal_gaps_and_leave_fewer_lines_th
         assert len({*between}) <= 1
 
 
+@each_row("height", range(24, 31))
+def test_charts_become_higher_before_each_has_a_line_between_it_and_the_next(height: int) -> None:
+    lines, frame = charts_of(_seen(*EIGHT), 130, height + 2, 300)
+    assert frame is not None and len(lines) == height + 2
+    runs = [(key, len(list(each))) for key, each in groupby(frame.devices[1:])]
+    assert [count for key, count in runs if key] == [3] * 8
+    assert [count for key, count in runs if not key] == [1] * (height - 24)
+
+
 def test_the_page_of_one_metric_goes_through_the_devices_that_tell_it() -> None:
     parent = gpu(0, mig=True, utilization=None)
     state = _seen(parent, instance(parent), gpu(1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -499,7 +500,7 @@ def test_a_command_that_is_cut_keeps_the_name_of_its_script() -> None:
 
 
 def test_remarks_are_wrapped_only_where_there_is_room() -> None:
-    options = LaunchOptions(("python", "-c", "from transformers import Trainer"))
+    options = LaunchOptions((sys.executable, "-c", "from transformers import Trainer"))
     app_state = AppState({}, options).with_snapshot(BOX)
     for index in (4, 5):
         app_state = app_state.toggle(BOX.devices[index])[0]

@@ -188,7 +188,7 @@ def _without_blank_lines(
     for part in parts:
         count, more = part.size.charts, lines.get(part.name, 0) - part.size.wants
         if count > 1 and more >= -count:
-            blank = more % count if more < count - 1 else (more + 1) % count
+            blank = more % count if more < count - 1 else 0 if more < 2 * count - 1 else (more + 1) % count
             lines[part.name] -= blank
             lines[heights[0][0]] += blank
     return tuple(lines.items())

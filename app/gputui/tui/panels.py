@@ -133,16 +133,12 @@ def _facts_of_jobs(app_state: AppState) -> object:
     return facts_of_jobs(app_state, app_state.box)
 
 
-def _timelines(app_state: AppState, width: int, height: int) -> list[Line]:
-    return [((" ", ""),), *timelines_pane(app_state, width, height - 1)]
-
-
 def _size_of_timelines(app_state: AppState, _: int) -> Size:
     count = len(app_state.once(charted))
     if not count:
         return NOTHING
     # Charts next to each other have headings: with one line less, an axis would have no chart above it.
-    heads = 3 + (count > 1)
+    heads = 2 + (count > 1)
     return Size(heads + 1, heads + 2 * count, heads + _HIGHEST * count if count > 1 else 0, count)
 
 
@@ -197,7 +193,7 @@ PANELS: tuple[Panel, ...] = (
     Panel(
         "timelines",
         "Timelines",
-        _timelines,
+        timelines_pane,
         _size_of_timelines,
         charts_key,
         place="table",

@@ -131,6 +131,8 @@ class MainScreen(Screen[None]):
         self._whole = False
         """Whether the box has been read as a whole: the first reading leaves out what takes long."""
         self._laid_out: Layout | None = None
+        self._first: tuple[object, Layout] | tuple[None, None] = None, None
+        """The first layout at this size, and of what: the same panels have the same places again."""
         self._on_page: tuple[str, ...] = ()
         """The devices that the sampler reads in full for a page."""
         self._looked_at: tuple[tuple[str, ...], Want, float] = (), Want.DETAILS, 0.0
@@ -699,6 +701,11 @@ class MainScreen(Screen[None]):
             # Where the room is short, a panel that comes moves others rather than that one is left out.
             needed = {part.name for part in asked or () if not part.spare}
             self._laid_out = max(found, key=lambda layout: len(needed & dict(layout.heights).keys()))
+            if not kept:
+                self._first = now, self._laid_out
+            elif now == self._first[0]:
+                self._laid_out = self._first[1]
+        assert self._laid_out is not None
         return self._laid_out
 
     @property

@@ -51,6 +51,8 @@ _LEAST_STACKED = 3
 """The height in lines from which the charts of one device are in a column, each as wide as the panel."""
 _LEAST_RULED = 4
 """The height in lines from which a chart in a list has dotted lines at 50 and 100 %."""
+_LOW = 2
+"""The height in lines of charts that become higher where only some of them can have a line between them."""
 _MARKED = 6
 """The height in lines from which the page has a line for the mark of the cursor."""
 
@@ -105,7 +107,7 @@ def charts_key(app_state: AppState, width: int, height: int) -> Hashable:
     timelines = app_state.timelines
     if timelines is None:
         return None
-    stacked = (height - 2) // max(1, len(app_state.once(charted))) > _LEAST_STACKED
+    stacked = (height - 1) // max(1, len(app_state.once(charted))) > _LEAST_STACKED
     beside = 1 if stacked else _beside(width)
     step = min(USUAL_ZOOM / _columns(width, _gutter(1, beside), beside), _REDRAWN)
     shown = tuple((device.key, _is_lost(app_state, device)) for device in app_state.rows)
@@ -240,7 +242,10 @@ class _Charts:
         # The last device needs no gap below it.
         tall = (self._room + 1) // len(own)
         self._gap = int(tall > (max(2, rows) if page else 2))
-        tall = tall - 1 if self._gap else self._room // len(own)
+        tall, self._gaps = (tall - 1, len(own) - 1) if self._gap else (self._room // len(own), 0)
+        if self._gap and not page and tall == _LOW < self._room // len(own):
+            # Charts are higher rather than that all have a line between them.
+            (tall, self._gaps), self._gap = divmod(self._room, len(own)), 0
         self._tall = max(1, min(max(tall, rows if page else 1), self._room))
         """Lines of a device."""
         self.shown = tuple(metrics[: beside if beside > 1 else self._tall])
@@ -254,8 +259,10 @@ class _Charts:
         count = max(0, min(len(devices), (self._room + self._gap) // (self._tall + self._gap)))
         found: list[tuple[Line, str]] = []
         for place, device in enumerate(devices[:count]):
-            if place:
-                found += [(_BLANK, "")] * self._gap
+            # The lines between devices are spread evenly.
+            after, here = (each * (self._gaps + 1) // len(self._own) for each in (place - 1, place))
+            if place and here > after:
+                found.append((_BLANK, ""))
             found += [(line, device.key) for line in self._block(device)]
         beside = len(self.lefts)
         if beside > 1:
