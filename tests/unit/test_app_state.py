@@ -16,6 +16,7 @@ from gputui.choosing.verdict_text import not_free_lines
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device, Fault
 from gputui.inventory.job import Job, JobDevice
+from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.shell_words import assignments, split
@@ -27,6 +28,7 @@ from gputui.tui.views.queue import lines_of_panel
 from gputui.tui.views.selection import selection_lines
 from gputui.tui.wait_request import read_wait_request
 from gputui.vendors.nvidia.vendor import VENDOR
+from messages import numbers
 from table_tests import each_row
 from unit.builders import NOW, box, busy, gpu, job
 from unit.host_environments import Told
@@ -198,6 +200,56 @@ def test_the_best_are_added_to_those_selected_by_hand() -> None:
     assert selected(state)[0] == 7 and sorted(selected(state)) == [4, 5, 7]
     unchanged, message = state.add_best()
     assert unchanged is state and message
+
+
+def taken(*indices: int) -> Snapshot:
+    """The box whose GPUs 4, 5 and 7 were free, after others have claimed some of them."""
+    keys = {SHARED.label(device): device.key for device in SHARED.devices}
+    claims = tuple(Claim(keys[str(index)], "ana", None, "python x.py") for index in indices)
+    return replace(SHARED, claims=(*SHARED.claims, *claims), time=NOW + 1)
+
+
+def test_the_best_come_in_place_of_those_that_are_no_longer_free() -> None:
+    state = AppState({}).with_snapshot(SHARED).select_best(1)[0]
+    (lost,) = selected(state)
+    others = {4, 5, 7} - {lost}
+    state, message = state.with_snapshot(taken(lost)).add_best()
+    assert len(selected(state)) == 1 and set(selected(state)) < others
+    assert message is not None and numbers(message)[0] == lost
+    state, _ = state.add_best()
+    assert set(selected(state)) == others
+    assert state.add_best()[0] is state
+
+
+def test_what_was_selected_by_hand_and_is_free_stays_when_others_are_replaced() -> None:
+    state = with_selected(AppState({}).with_snapshot(SHARED), 7, 4)
+    state, _ = state.with_snapshot(taken(4)).add_best()
+    assert selected(state) == [7, 5]
+
+
+def test_a_device_that_was_not_free_when_it_was_selected_stays_selected() -> None:
+    state, _ = with_selected(app_state(busy(FOUR[0]), *FOUR[1:]), 0).add_best()
+    assert selected(state)[0] == 0 and len(selected(state)) == 2
+
+
+def test_no_other_set_has_a_device_that_is_no_longer_free() -> None:
+    state, _ = AppState({}).with_snapshot(at(BOXES["dgx-1"], 0.0, NOW)).select_best(2)
+    (gone,) = set(selected(state.next_best()[0])) - set(selected(state))
+    claim = Claim(state.gpus_with_index(gone)[0].key, "ana", None, "python x.py")
+    state = state.with_snapshot(replace(state.box, claims=(claim,), time=NOW + 1))
+    seen = set()
+    for _ in range(6):
+        state, _ = state.next_best()
+        seen.update(selected(state))
+    assert gone not in seen
+
+
+def test_where_too_few_are_free_in_place_of_those_that_are_not_the_number_is_kept() -> None:
+    state = with_selected(app_state(*FOUR[:2]), 0, 1)
+    claim = Claim(FOUR[0].key, "ana", None, "python x.py")
+    later = replace(box(*FOUR[:2], time=NOW + 1), claims=(claim,))
+    state, message = state.with_snapshot(later).add_best()
+    assert state.short_of == 2 and message is not None and message.startswith("1 GPU is free")
 
 
 def test_the_next_best_sets_come_round_to_the_first() -> None:

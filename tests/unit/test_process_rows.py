@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputui.choosing.rules import Rules
+from gputui.choosing.verdict import GLYPHS
 from gputui.inventory.claim import Claim
 from gputui.inventory.process import Ancestor, Process
 from gputui.inventory.snapshot import Snapshot
@@ -334,6 +335,38 @@ def test_jobs_of_one_command_and_several_users_or_on_one_device_are_not_one() ->
     assert len(processes(two_users, 76, 10)) == 4
     one_device = AppState({}).with_snapshot(box(busy(gpu(0), job(1), job(2))))
     assert len(processes(one_device, 76, 10)) == 4
+
+
+@each_row(
+    ("second", "together"),
+    [
+        (job(1), True),
+        (job(2), True),
+        (job(2, started=NOW - 3595), True),
+        (job(2, started=NOW - 60), False),
+        (job(2, ancestors=(TMUX,)), False),
+        (job(2, ancestors=(SHELL, TMUX)), True),
+        (job(2, started=NOW - 60, ancestors=(Ancestor(1, "python train.py"), SHELL)), True),
+    ],
+)
+def test_processes_of_one_command_are_one_row_only_where_one_start_made_them(
+    second: Process, together: bool
+) -> None:
+    """A user may run the same command several times, from the same shell too."""
+    first = job(1, ancestors=(SHELL,))
+    second = second if second.ancestors else replace(second, ancestors=(SHELL,))
+    for both in ((first, second), (second, first)):
+        assert len(processes(app_state(*both), 76, 10)) == (3 if together else 4)
+
+
+def test_no_row_stands_for_a_device_in_use_and_for_an_idle_one() -> None:
+    state = AppState({}, rules=Rules(idle=60))
+    used, idle = busy(gpu(0), job(1)), replace(busy(gpu(1), job(2)), utilization=0)
+    for seconds in (0, 30, 60, 90):
+        state = state.with_snapshot(box(used, idle, time=NOW + seconds))
+    _, _, *found = texts(processes(state, 76, 10))
+    assert [line.split()[0] for line in found] == ["1", "0"]
+    assert [GLYPHS["idle"] in line for line in found] == [True, False]
 
 
 def test_unequal_and_unknown_memory_of_a_folded_job() -> None:

@@ -8,6 +8,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,6 +23,7 @@ from gputui.inventory.document_reader import from_json
 from gputui.inventory.snapshot import Host, Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.system.record_locks import END, lock
+from messages import numbers
 from simnvml import SimulatedNvml
 from unit.claims_support import Box, Forked, box_at, for_all_users, until
 
@@ -33,8 +35,8 @@ def draw(box: Box) -> Iterator[Draw]:
     """Draw tickets, which are left at the end."""
     drawn: list[Ticket] = []
 
-    def made(count: int = 1, devices: frozenset[str] | None = None, command: str = "x") -> Ticket:
-        ticket = Ticket.draw(box.environ, count, devices, command)
+    def made(count: int = 1, devices: frozenset[str] | None = None, **more: Any) -> Ticket:
+        ticket = Ticket.draw(box.environ, count, devices, "x", **more)
         drawn.append(ticket)
         return ticket
 
@@ -289,6 +291,18 @@ def test_who_can_never_start_holds_up_neither_those_in_line_nor_those_who_are_no
     assert box.call("pick", "-n", "8")[2] == ""
     told = box.call("queue")[1]
     assert "it can never start" in told or "after" not in told
+
+
+def test_who_asks_for_more_memory_than_any_device_has_holds_up_nobody(box: Box, draw: Draw) -> None:
+    draw(1, min_free=1 << 60)
+    assert box.call("run", "-q", "-n", "1", "--", "true") == (0, "", "")
+    assert "it can never start" in box.call("queue")[1]
+
+
+def test_who_is_refused_behind_others_is_told_how_many_devices_are_free(box: Box, draw: Draw) -> None:
+    draw(8)
+    status, _, err = box.call("run", "-q", "-n", "2", "--", "true")
+    assert status == 4 and numbers(err) == [8, 8]
 
 
 def test_who_can_start_when_a_lost_device_is_back_keeps_the_place(box: Box, draw: Draw) -> None:

@@ -253,6 +253,15 @@ def test_a_request_that_can_never_start_is_before_nobody() -> None:
     assert found.next == found.turns
 
 
+def test_a_request_for_more_memory_than_a_device_has_is_before_nobody_and_is_said_never_to_start() -> None:
+    large = waiter(1, "ana", min_free=1 << 60)
+    found = seen(TWO_BUSY, large, waiter(2, "bo", 3, min_free=80 * GIB))
+    assert [(turn.waiter.user, turn.ahead) for turn in found.turns] == [("bo", 0), ("ana", 0)]
+    assert "it can never start" in blocking_reason(found.turns[1], TWO_BUSY)
+    unknown = box(*(replace(device, memory_total=None) for device in FOUR))
+    assert seen(unknown, large, waiter(2, "bo")).turns[1].ahead == 1, "its memory may be as large"
+
+
 def test_the_cost_of_a_long_line_is_that_of_its_different_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neighbours may draw hundreds of tickets: to compare each with each took 0.4 s of every key press."""
     asked, real = [], queue_outlook.would_do

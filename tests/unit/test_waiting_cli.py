@@ -84,7 +84,7 @@ def test_a_large_request_is_not_starved_by_small_ones(box: Box) -> None:
     assert (status, out) == (4, "")
     (refusal,) = lines_of(err)
     assert "your own runs wait ahead (8 GPUs; 1 GPU" in refusal
-    assert "-n" in refusal and "--wait" in refusal and "--force" in refusal
+    assert numbers(refusal)[0] == 5 and "--wait" in refusal and "--force" in refusal
     assert box.call("run", "-q", "-n", "1", "--force", "--", "echo", "overtakes")[1] == "overtakes\n"
     assert not log.exists(), "five devices are free, and the line stands"
     other.kill()

@@ -18,7 +18,7 @@ from gputui.choosing.speed import unlike
 from gputui.choosing.verdict import Idle, Verdict, Verdicts, verdicts
 from gputui.choosing.verdict_text import claimed, refusals, state_and_reason
 from gputui.inventory.device import Among, Device
-from gputui.inventory.formatting import gpus
+from gputui.inventory.formatting import devices_text, gpus
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.source import NoSourceError, Source, Want
@@ -43,7 +43,7 @@ RequestError."""
 _TRIES = 50
 """The most choices for one request: devices are chosen again each time that others take one first."""
 
-_REMEDY = "--wait joins the queue, --force skips it"
+_REMEDY = "--wait joins the line, --force skips it"
 
 
 class Listener(Protocol):
@@ -482,18 +482,21 @@ class Allocator:
         if self.request.insists:
             self._tell_of(queue)
             return {}
-        why = f"{queue.text()}, and -n overtakes nobody: {_REMEDY}"
+        why, there = f"{queue.text()}; {_REMEDY}", chosen.snapshot
         if queue.for_any:
-            raise NotEnoughError(why)
+            free = len(
+                available(there, self.verdicts(there), self.constraints(there, self.reach(there))).devices
+            )
+            raise NotEnoughError(f"{devices_text(free)} {'is' if free == 1 else 'are'} free, but {why}")
         return {
-            device.key: f"GPU {chosen.snapshot.label(device)}: {why}"
+            device.key: f"GPU {there.label(device)}: {why}"
             for device in chosen.devices
             if queue.wants(device)
         }
 
     def _tell_of(self, queue: Queue) -> None:
         """Warn of the waiters, where devices are named or nothing is started."""
-        named = "named devices are taken nevertheless; --wait joins the queue"
+        named = "named devices are taken nevertheless; --wait joins the line"
         self._notice(f"{queue.text()}; {named if self.request.insists else f'a run is refused: {_REMEDY}'}")
 
     def _queue(self, chosen: Allocation) -> Queue | None:

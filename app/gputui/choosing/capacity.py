@@ -28,7 +28,8 @@ def most_ever(snapshot: Snapshot, constraints: Constraints) -> int:
 
 
 def can_never_start(waiter: Waiter, snapshot: Snapshot | None) -> bool:
-    """Whether a waiting job asks for more devices than the box has, or for devices that it does not have.
+    """Whether a waiting job asks for more devices than the box has, for devices that it does not have, or for
+    more memory on each than they have.
 
     Every process on the box gets the same answer: devices that are in use, lost or prohibited may become
     available later.
@@ -37,7 +38,9 @@ def can_never_start(waiter: Waiter, snapshot: Snapshot | None) -> bool:
         return False
     # A device whose UUID cannot be read now may be any device.
     could = sum(
-        not device.mig and (would_do(waiter, device) or not device.uuid) for device in snapshot.devices
+        not device.mig
+        and (would_do(waiter, device) or (not device.uuid and _is_large_enough(waiter, device)))
+        for device in snapshot.devices
     )
     return could < waiter.count
 
@@ -46,4 +49,9 @@ def would_do(waiter: Waiter, device: Device) -> bool:
     """Whether a waiting job asks for such a device. No MIG instance is one of several devices, unless it is
     named: a process can use one instance only."""
     among_several = waiter.devices is None and waiter.count > 1 and device.parent is not None
-    return not among_several and bool(waiter.wants_of([device.key]))
+    return not among_several and waiter.wants_of([device.key]) and _is_large_enough(waiter, device)
+
+
+def _is_large_enough(waiter: Waiter, device: Device) -> bool:
+    """Whether the device, when empty, has the memory that a waiting job asks for, as far as that is known."""
+    return waiter.min_free is None or device.memory_total is None or device.memory_total >= waiter.min_free

@@ -110,15 +110,15 @@ def outlook(
     turns = []
     in_vain = {
         asked: can_never_start(waiter, snapshot)
-        for asked, waiter in {(each.devices, each.count): each for each in snapshot.waiters}.items()
+        for asked, waiter in {_asked(each): each for each in snapshot.waiters}.items()
     }
-    line = sorted(snapshot.waiters, key=lambda each: each.silent or in_vain[each.devices, each.count])
+    line = sorted(snapshot.waiters, key=lambda each: each.silent or in_vain[_asked(each)])
     # (Requests that are alike are compared once: of hundreds, each with each other takes seconds.)
     alike = Counter[tuple[object, int]]()
     chances = dict[object, _Chances]()
     for place, waiter in enumerate(line, 1):
         ahead = 0
-        if not in_vain[waiter.devices, waiter.count]:
+        if not in_vain[_asked(waiter)]:
             lease, wanted = waiter.step and (waiter.step, waiter.user), _wanted(waiter, snapshot)
             ahead = sum(each for (within, of), each in alike.items() if within == lease and of & wanted)
             alike[lease, wanted] += 1
@@ -155,6 +155,11 @@ def _chances(waiter: Waiter, usable: Sequence[Device], snapshot: Snapshot, judge
     free = [(device, unmet(snapshot, device, *conditions)) for device in could if judged[device.key].free]
     good = tuple(device for device, why in free if why is None)
     return could, good, tuple((device, why) for device, why in free if why is not None)
+
+
+def _asked(waiter: Waiter) -> object:
+    """The facts that decide whether a request can ever start."""
+    return waiter.devices, waiter.count, waiter.min_free
 
 
 def _wanted(waiter: Waiter, snapshot: Snapshot) -> int:

@@ -120,7 +120,10 @@ def blocking_reason(turn: Turn, snapshot: Snapshot) -> str:
     if turn.could is None:
         return "waits for a step within its own job's devices"
     if could < waiter.count:
-        return f"only {could} of the GPUs here {'matches' if could == 1 else 'match'}: it can never start"
+        matching = (
+            f"{f'only {could}' if could else 'none'} of the GPUs here {'match' if could > 1 else 'matches'}"
+        )
+        return f"{matching}: it can never start"
     missing = waiter.count - len(turn.free)
     free = f"{gpus([*map(snapshot.label, turn.free)])} free"
     if missing <= 0 and turn.ready < _LATE:

@@ -13,7 +13,7 @@ from gputui.inventory.link import LinkMatrix, NumberMatrix, PeerMatrix
 from gputui.inventory.process import Process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     # `pick`, which must be quick, reads no topology, and mostly finds no claim.
     from gputui.inventory.claim import Claim
@@ -27,6 +27,24 @@ T = TypeVar("T")
 
 ProcessGroup = tuple[tuple[Device, Process | None], ...]
 """The devices that a user's processes of one command run on, each with its process; None: it has none."""
+
+
+_TOGETHER = 10.0
+"""Seconds within which a launcher starts its workers."""
+
+
+def _kinship(process: Process) -> tuple[Sequence[object], Sequence[object]]:
+    """The marks of a process, and the marks of those that are in one job with it: of the same user and
+    command, they are the same process, one has started the other, or one process has started both within
+    some seconds. A user may start the same command again in the same shell."""
+    if not process.user or not process.command:
+        return (), ()
+    what, above = (process.user, process.command, process.container), [each.pid for each in process.ancestors]
+    time = int((process.started or 0.0) // _TOGETHER)
+    start, *around = ((what, "with", *above[:1], "in", time + n) for n in (0, -1, 1))
+    itself = (what, process.pid), *((what, "above", pid) for pid in above), start
+    related = (what, process.pid), (what, "above", process.pid), *((what, pid) for pid in above), start
+    return itself, (*related, *around)
 
 
 @frozen
@@ -125,24 +143,29 @@ class Snapshot:
 
     @cached_property
     def process_groups(self) -> tuple[ProcessGroup, ...]:
-        """The processes with their devices; a user's processes of one command on several devices are grouped.
+        """The processes with their devices; a user's processes of one command on several devices are grouped
+        where one start made them.
 
         A device without processes is included alone, with None.
         """
-        jobs: dict[object, list[tuple[Device, Process | None]]] = {}
+        found: list[list[tuple[Device, Process | None]]] = []
+        known: dict[object, list[tuple[Device, Process | None]]] = {}
         for device in self.devices:
             for process in device.processes or (None,):
-                key: object = len(jobs)
-                if process is not None and process.user and process.command:
-                    key = (process.user, process.command, process.container)
-                jobs.setdefault(key, []).append((device, process))
-        found: list[ProcessGroup] = []
-        for those in jobs.values():
+                itself, related = _kinship(process) if process else ((), ())
+                group = next((known[mark] for mark in related if mark in known), None)
+                if group is None:
+                    group = []
+                    found.append(group)
+                group.append((device, process))
+                known.update((mark, group) for mark in itself if mark not in known)
+        one_each: list[ProcessGroup] = []
+        for those in found:
             if those[0][0] is those[-1][0]:
-                found += [(each,) for each in those]
+                one_each += [(each,) for each in those]
             else:
-                found.append(tuple(those))
-        return tuple(found)
+                one_each.append(tuple(those))
+        return tuple(one_each)
 
     @cached_property
     def models(self) -> str:

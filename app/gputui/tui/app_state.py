@@ -456,13 +456,22 @@ class AppState:
         grouping = self.suggestion.grouping if self.suggestion else ALL_REDUCE
         return grouping if grouping.fits(len(self.selection)) else ALL_REDUCE
 
+    @property
+    def lost(self) -> tuple[Device, ...]:
+        """The selected devices that were free when they were selected and no longer are."""
+        before, now = self.verdicts_when_selected, self.verdicts
+        return tuple(d for d in self.selected if before[d.key].free and not now[d.key].free)
+
     def add_best(self) -> Told:
         """Add the next best device; with a grouping, as many as complete the groups; if no more can be used
-        together, select the next best set of the same size.
+        together, select the next best set of the same size. Where selected devices are no longer free, first
+        select the best of the same number.
 
         Devices that were selected by hand stay. The others are selected anew, as the best two need not
         include the best one.
         """
+        if self.lost:
+            return self.replace_lost()
         before = self.suggested
         kept = before.kept if before else self.selection.keys
         grouping = before.grouping if before else ALL_REDUCE
@@ -472,6 +481,17 @@ class AppState:
                 # Several MIG instances are free, and a process uses only one.
                 return self.next_best()
             return self, "no other GPU is free" if self.selection else message
+        return app_state, message
+
+    def replace_lost(self) -> Told:
+        """Select the best in place of the selected devices that are no longer free."""
+        before, lost = self.suggested, self.lost
+        gone = {device.key for device in lost}
+        kept = tuple(key for key in (before.kept if before else self.selection.keys) if key not in gone)
+        app_state, message = self.select_best(len(self.selection), self.grouping, kept)
+        if app_state.short_of is None:
+            are = "is" if len(lost) == 1 else "are"
+            message = f"{gpus([*map(self.box.label, lost)])} {are} no longer free; instead: {message}"
         return app_state, message
 
     def select_best(
@@ -535,13 +555,18 @@ class AppState:
 
     def next_best(self) -> Told:
         """Select the next best set of the same size; after the last set, the best again."""
+        if self.lost:
+            return self.replace_lost()
         before = self.suggested
         if before is None:
             app_state, reason = self.select_best(max(1, len(self.selection)))
             return app_state, reason if app_state.short_of else f"the best again: {reason}"
-        if len(before.alternatives) == 1:
-            return self, self._no_other_set()
-        return self._take(replace(before, index=(before.index + 1) % len(before.alternatives)))
+        count, judged = len(before.alternatives), self.verdicts
+        for index in range(before.index + 1, before.index + count):
+            found = replace(before, index=index % count)
+            if all(judged[key].free for key in found.keys if key not in before.kept):
+                return self._take(found)
+        return self, self._no_other_set()
 
     def _no_other_set(self) -> str:
         """Why there is no other set: too few devices are free for one, or all sets are alike."""

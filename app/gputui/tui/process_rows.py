@@ -187,7 +187,7 @@ def device_rows(app_state: AppState, key: str) -> tuple[Row, ...]:
 class Fold:
     """A single row where there is little room: the processes of one job, or one row of the list.
 
-    `row` has the combined texts; `current`: the cursor is on one of the devices; `idle`: nobody uses one.
+    `row` has the combined texts; `current`: the cursor is on one of the devices; `idle`: nobody uses them.
     """
 
     row: Row
@@ -201,22 +201,22 @@ def groups(app_state: AppState) -> list[ProcessGroup]:
 
     Nothing is formatted here: of two thousand rows, thirty are visible.
     """
-    found: Sequence[ProcessGroup] = app_state.box.process_groups
-    if app_state.screen.filter:
-        listed = {device.key for device in app_state.rows}
-        found = [tuple(each for each in group if each[0].key in listed) for group in found]
-    ranked = [
-        (_is_idle(app_state, group), group[0][1].own, group)
-        for group in found
+    listed = {device.key for device in app_state.rows}
+    ranked: list[tuple[bool, bool, ProcessGroup]] = []
+    for group in app_state.box.process_groups:
         # The table's row already tells why a device without a process is not free.
-        if group and group[0][1] is not None
-    ]
+        if group[0][1] is None:
+            continue
+        for idle in (True, False):
+            part = [each for each in group if _is_idle(app_state, each[0]) is idle and each[0].key in listed]
+            if part:
+                ranked.append((idle, group[0][1].own, tuple(part)))
     return [group for *_, group in sorted(ranked, key=lambda each: each[:2], reverse=True)]
 
 
-def _is_idle(app_state: AppState, group: ProcessGroup) -> bool:
-    """Whether somebody holds one of the devices without using it."""
-    return any(app_state.verdicts[device.key].shown == "idle" for device, _ in group)
+def _is_idle(app_state: AppState, device: Device) -> bool:
+    """Whether somebody holds the device without using it."""
+    return app_state.verdicts[device.key].shown == "idle"
 
 
 def folded(app_state: AppState, found: Sequence[ProcessGroup]) -> list[Fold]:
@@ -226,7 +226,7 @@ def folded(app_state: AppState, found: Sequence[ProcessGroup]) -> list[Fold]:
 
 def _fold(app_state: AppState, group: ProcessGroup) -> Fold:
     keys = {device.key for device, _ in group}
-    current, idle = app_state.cursor in keys, _is_idle(app_state, group)
+    current, idle = app_state.cursor in keys, _is_idle(app_state, group[0][0])
     first = _row(app_state, *group[0])
     if len(group) == 1:
         return Fold(first, current, idle)
