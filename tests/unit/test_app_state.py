@@ -423,6 +423,21 @@ def test_a_proposal_follows_the_number_until_the_user_touches_it() -> None:
     assert selected(replace(moved, options=three).with_command_read()[0]) == [1, 0]
 
 
+def test_a_proposal_goes_with_the_command_that_made_it() -> None:
+    state = with_command("torchrun --nproc-per-node 2 t.py")
+    for line, indices in (
+        ("python t.py", []),
+        ("torchrun --nproc-per-node 9 t.py", []),
+        ("torchrun --nproc-per-node 2 other.py", [0, 1]),
+    ):
+        edited = replace(state, options=LaunchOptions(tuple(line.split())))
+        assert selected(edited.with_command_read()[0]) == indices, line
+        by_hand = edited.reorder(1)[0].with_command_read()[0]
+        assert selected(by_hand) == [1, 0], line
+        assert by_hand.command_choice is not None
+        assert by_hand.command_choice.words in line
+
+
 def test_the_first_device_selected_by_hand_replaces_a_proposal() -> None:
     proposed = with_command("torchrun --nproc-per-node 2 t.py", *FOUR[:3], replace(FOUR[3], mig=True))
     refused, message = proposed.toggle(proposed.box.devices[3])
