@@ -131,6 +131,19 @@ def test_rows_are_sorted_and_filtered_only_where_a_person_asks() -> None:
     assert listed(state, "user", "busy") == [3, 1]
 
 
+def test_the_filter_finds_each_state_by_the_word_that_is_shown_for_it() -> None:
+    own = job(pid=2, user="me", own=True)
+    claims = (Claim(FOUR[2].key, "ana", None, "x"), Claim(FOUR[3].key, "me", None, "x", own=True))
+    bo, me = replace(busy(FOUR[0], job(user="bo")), utilization=0), busy(FOUR[1], own)
+    taken = (bo, me, *FOUR[2:])
+    first = app_state(*taken, rules=Rules(idle=60.0))
+    state = first.with_snapshot(replace(box(*taken), claims=claims, time=NOW + 80))
+    assert listed(state, filter="idle") == [0] and listed(state, filter="claimed") == [2, 3]
+    assert listed(state, filter="busy") == [0, 1]
+    for word in ("you", "yours", "mine"):
+        assert listed(state, filter=word) == [1, 3], word
+
+
 def test_the_cursor_leaves_a_device_that_a_filter_hides_unless_it_is_selected() -> None:
     state = replace(app_state(FOUR[0], busy(FOUR[1]), FOUR[2]), cursor=FOUR[1].key)
     assert state.with_screen(ScreenSettings(filter="free")).cursor == FOUR[2].key
