@@ -243,6 +243,32 @@ async def test_the_first_digit_replaces_what_the_command_has_proposed() -> None:
         assert s.selected == ["5", "4", "7"], "the same devices as before are the user's own now"
 
 
+async def test_a_selection_that_came_from_the_command_follows_it() -> None:
+    async with session(size=(130, 40)) as s:
+        await s.press("e", "ctrl+u", *"torchrun --nproc_per_node 2 t.py", "enter")
+        await s.until(lambda: s.selected)
+        assert s.selected == ["4", "5"] and "--nproc_per_node 2" in s.texts("#selection")[0]
+        await s.press("e", "ctrl+u", *"python t.py", "enter")
+        await s.until(lambda: not s.main.app_state.command_is_unread)
+        assert s.selected == [] and "--nproc_per_node" not in s.texts("#selection")[0]
+        await s.press("7", "e", "ctrl+u", *"torchrun --nproc_per_node 2 t.py", "enter")
+        await s.until(lambda: "command says --nproc_per_node 2" in s.texts("#selection")[0])
+        await s.press("e", "ctrl+u", *"python t.py", "enter")
+        await s.until(lambda: "--nproc_per_node" not in s.texts("#selection")[0])
+        assert s.selected == ["7"], "selected by hand: it stays"
+
+
+async def test_the_keys_below_the_table_follow_each_reading() -> None:
+    free = box_at("laptop")
+    taken = (Process(4711, "compute", user="eve", memory=2**30, command="python steal.py"),)
+    async with session(free) as s:
+        assert "b the best free one" in s.texts("#selection")[-1]
+        s.source.snapshot = with_device(free, 0, utilization=90, memory_used=5 << 30, processes=taken)
+        await s.until(lambda: "w waits in line" in s.texts("#selection")[-1])
+        s.source.snapshot = free
+        await s.until(lambda: "b the best free one" in s.texts("#selection")[-1])
+
+
 async def test_one_letter_sorts_the_devices_and_the_processes() -> None:
     async with session() as s:
         await s.press("s", "down", "enter")

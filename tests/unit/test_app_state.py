@@ -133,6 +133,19 @@ def test_rows_are_sorted_and_filtered_only_where_a_person_asks() -> None:
     assert listed(state, "user", "busy") == [3, 1]
 
 
+def test_the_filter_finds_each_state_by_the_word_that_is_shown_for_it() -> None:
+    own = job(pid=2, user="me", own=True)
+    claims = (Claim(FOUR[2].key, "ana", None, "x"), Claim(FOUR[3].key, "me", None, "x", own=True))
+    bo, me = replace(busy(FOUR[0], job(user="bo")), utilization=0), busy(FOUR[1], own)
+    taken = (bo, me, *FOUR[2:])
+    first = app_state(*taken, rules=Rules(idle=60.0))
+    state = first.with_snapshot(replace(box(*taken), claims=claims, time=NOW + 80))
+    assert listed(state, filter="idle") == [0] and listed(state, filter="claimed") == [2, 3]
+    assert listed(state, filter="busy") == [0, 1]
+    for word in ("you", "yours", "mine"):
+        assert listed(state, filter=word) == [1, 3], word
+
+
 def test_the_cursor_leaves_a_device_that_a_filter_hides_unless_it_is_selected() -> None:
     state = replace(app_state(FOUR[0], busy(FOUR[1]), FOUR[2]), cursor=FOUR[1].key)
     assert state.with_screen(ScreenSettings(filter="free")).cursor == FOUR[2].key
@@ -473,6 +486,21 @@ def test_a_proposal_follows_the_number_until_the_user_touches_it() -> None:
     assert selected(replace(state, options=three).with_command_read()[0]) == [0, 1, 2]
     moved = state.reorder(1)[0]
     assert selected(replace(moved, options=three).with_command_read()[0]) == [1, 0]
+
+
+def test_a_proposal_goes_with_the_command_that_made_it() -> None:
+    state = with_command("torchrun --nproc-per-node 2 t.py")
+    for line, indices in (
+        ("python t.py", []),
+        ("torchrun --nproc-per-node 9 t.py", []),
+        ("torchrun --nproc-per-node 2 other.py", [0, 1]),
+    ):
+        edited = replace(state, options=LaunchOptions(tuple(line.split())))
+        assert selected(edited.with_command_read()[0]) == indices, line
+        by_hand = edited.reorder(1)[0].with_command_read()[0]
+        assert selected(by_hand) == [1, 0], line
+        assert by_hand.command_choice is not None
+        assert by_hand.command_choice.words in line
 
 
 def test_the_first_device_selected_by_hand_replaces_a_proposal() -> None:

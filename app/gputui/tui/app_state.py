@@ -632,10 +632,12 @@ class AppState:
     def with_command_read(self, again: bool = False) -> Told:
         """Select what the command asks for; the selection stays where it asks for nothing. Unless `again`, it
         also stays where the command asks for the same as before, or only for a number and the user has
-        selected devices: nobody but the user knows which ones, and in which order."""
+        selected devices: nobody but the user knows which ones, and in which order. What an earlier command
+        has chosen goes with it."""
         from gputui.launching.intent import Asked, settle
 
-        read = replace(self, command_choice=CommandChoice(self.options))
+        own = self.clear() if self.proposed else self
+        read = replace(own, command_choice=CommandChoice(self.options))
         intent = read._read_intent()
         asked = settle(Asked(), intent)
         said = asked.by_command or intent.count
@@ -645,9 +647,8 @@ class AppState:
             choice = CommandChoice(self.options)
             if before and said:
                 choice = CommandChoice(self.options, said.words, before.selection, said.firm)
-            return replace(
-                self, command_choice=choice
-            ), "the command does not say how many devices, or which" if again else None
+            kept = replace(self if said else own, command_choice=choice)
+            return kept, "the command does not say how many devices, or which" if again else None
         problem: str | None
         if asked.by_command is None and self.selection.decided and not (self.proposed or again):
             choice = CommandChoice(self.options, said.words, firm=said.firm)

@@ -27,6 +27,9 @@ NOISY = {"utilization": 10.0, "memory": 0.02, "temperature": 2.0}
 """Sorts by readings that fluctuate, and the change (%, a share, °C) that makes a row move: a click or a
 key is meant for the device that the user sees there."""
 
+YOURS = ("yours", "mine")
+"""The words of a filter for the devices that the user has, besides "you"."""
+
 _STATES = tuple(GLYPHS)
 
 
@@ -102,10 +105,13 @@ def user_of(device: Device, verdict: Verdict) -> str | None:
 
 def _matches(words: Sequence[str], device: Device, verdict: Verdict, job: Job | None) -> bool:
     """Whether each word is a part of the device's name, its state, or the name of a user on it."""
-    users = {process.user or "" for process in device.processes or ()} | {user_of(device, verdict) or ""}
-    users |= {YOU} if any(process.own for process in device.processes or ()) else set()
-    about = [short_name(device.name or ""), verdict.state, *users]
+    processes, cause = device.processes or (), verdict.cause
+    users = {process.user or "" for process in processes} | {user_of(device, verdict) or ""}
+    # An idle device is busy, too.
+    about = [short_name(device.name or ""), verdict.state, verdict.shown, *users]
     about += ["your job", job.id, job.title] if job else []
+    if job or any(each.own for each in processes) or (isinstance(cause, ClaimedBy) and cause.claim.own):
+        about += [YOU, *YOURS]
     text = "\n".join(about).lower()
     return all(word in text for word in words)
 

@@ -187,7 +187,7 @@ class SelectionController:
                 self._list_only(before)
                 self.to_device(cursor or "")
 
-        prompt = "show only: free, busy, a user, part of a name, your job   (empty: all)"
+        prompt = "show only: free, idle, another state, a user, part of a name, mine   (empty: all)"
         self._view.open(LineScreen(prompt, before, typed=self._list_only), answered)
 
     def end_filter(self) -> None:

@@ -745,7 +745,19 @@ class MainScreen(Screen[None]):
         self._header.draw(lambda width, height: [line])
 
 
-_OF_SECTIONS = attrgetter("selection", "options", "limits", "cursor", "problem", "warnings", "screen")
+_OF_SECTIONS = attrgetter(
+    *(
+        "selection",
+        "options",
+        "limits",
+        "cursor",
+        "problem",
+        "warnings",
+        "screen",
+        "command_choice",
+        "is_full",
+    )
+)
 """The attributes of an app state that the selection and the launch line show."""
 
 

@@ -104,7 +104,7 @@ def _items(
 def _by_command(app_state: AppState) -> str:
     """The command's own request for devices, and whether it is selected; "" where there is none."""
     choice = app_state.command_choice
-    if choice is None or not choice.words:
+    if choice is None or not choice.words or app_state.command_is_unread:
         return ""
     if choice.selection.cpu_only and not choice.firm:
         # The words may be a sentence that says where the request comes from.
