@@ -21,6 +21,7 @@ from gputui.cli.ls_ray import Ray, counts
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
 from gputui.inventory.process import Ancestor
+from gputui.inventory.typed_json import DocumentError
 from gputui.sources import ray as ray_source
 from gputui.sources.ray import RayNode, address_of, netloc, nodes_of
 from table_tests import each_row
@@ -259,6 +260,18 @@ def test_an_answer_of_very_many_values_or_bytes_is_not_read(call: Call) -> None:
     """60 MB of a neighbour at the dashboard's address took up to 386 MiB."""
     _answered(call, _OK + b'{"data":{"summary":[' + b"{}," * 300_000 + b"{}]}}").refused(3)
     _answered(call, _OK + b'{"data":"' + b"a" * (9 << 20) + b'"}').refused(3)
+
+
+def test_an_answer_of_more_nodes_than_a_cluster_has_is_not_read() -> None:
+    """40,000 nodes of a neighbour's, all with this machine's name, took minutes in JSON."""
+    rows = [{"hostname": "h", "raylet": {"nodeId": str(number)}} for number in range(5000)]
+    by_node = {str(number): {"GPU": [0.0, 1.0]} for number in range(5000)}
+    few = json.dumps({"data": {"summary": rows[:9]}}).encode()
+    usage = {"data": {"clusterStatus": {"loadMetricsReport": {"usageByNode": by_node}}}}
+    with pytest.raises(DocumentError, match="nodes"):
+        nodes_of(json.dumps(usage).encode(), few)
+    with pytest.raises(DocumentError):
+        nodes_of(status(0, 8), json.dumps({"data": {"summary": rows}}).encode())
 
 
 def test_an_answer_in_millions_of_pieces_costs_little(call: Call) -> None:

@@ -116,7 +116,11 @@ def counts(ray: Ray, box: Snapshot, judged: Verdicts) -> Counts | None:
 
 
 def _here(ray: Ray, box: Snapshot) -> list[RayNode]:
-    return [node for node in ray.nodes if node.host is not None and node.host == box.host.name]
+    return [node for node in ray.nodes if _is_here(node, box)]
+
+
+def _is_here(node: RayNode, box: Snapshot) -> bool:
+    return node.host is not None and node.host == box.host.name
 
 
 def _to_be_had(device: Device, box: Snapshot, judged: Verdicts) -> bool:
@@ -150,5 +154,5 @@ def ray_text(ray: Ray, box: Snapshot, judged: Verdicts) -> list[str]:
 
 def ray_document(ray: Ray, box: Snapshot, judged: Verdicts) -> Json:
     """Return the same as JSON-ready values."""
-    found, here = counts(ray, box, judged), _here(ray, box)
-    return RAY.write(ray, nodes=[_NODE.write(each, here=each in here) for each in ray.nodes], here=found)
+    nodes = [_NODE.write(each, here=_is_here(each, box)) for each in ray.nodes]
+    return RAY.write(ray, nodes=nodes, here=counts(ray, box, judged))

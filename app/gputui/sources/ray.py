@@ -15,7 +15,7 @@ from typing import Annotated
 from gputui.inventory.errors import reason_of
 from gputui.inventory.formatting import MIB
 from gputui.inventory.light_dataclasses import frozen
-from gputui.inventory.typed_json import DocumentError, Record, form_of, loads_of_others, number, within
+from gputui.inventory.typed_json import DocumentError, Record, few, form_of, loads_of_others, number, within
 from gputui.sources.source import NoSourceError
 from gputui.system.environment import Environ
 
@@ -31,7 +31,7 @@ _PATIENCE = 10.0
 """Seconds to wait for an answer, as for Slurm."""
 _MOST_BYTES, _MOST_VALUES = 8 * MIB, 250_000
 """Of an answer: a cluster of 3,000 nodes has less. Any program of any user may listen at that address."""
-_MOST_GPUS = 1e6
+_MOST_GPUS, _MOST_NODES = 1e6, 4096
 
 
 @frozen
@@ -104,7 +104,7 @@ class _Node:
 
 
 _RAYLET = Record(_Raylet, "nodeId=node", later="node")
-_NODES, _USAGE = form_of(tuple[_Node, ...]), form_of(dict[str, _Usage])
+_NODES, _USAGE = form_of(few(_Node, _MOST_NODES)), form_of(dict[str, _Usage])
 
 
 def nodes_of(status: bytes, summary: bytes) -> tuple[RayNode, ...]:
@@ -114,6 +114,8 @@ def nodes_of(status: bytes, summary: bytes) -> tuple[RayNode, ...]:
     metrics = within(
         loads_of_others(status, _MOST_VALUES), "data", "clusterStatus", "loadMetricsReport", "usageByNode"
     )
+    if isinstance(metrics, dict) and len(metrics) > _MOST_NODES:
+        raise DocumentError(f"{len(metrics)} nodes, at most {_MOST_NODES} are read")
     found = []
     for name, usage in _USAGE.read(metrics).items():
         used, total = (one + other for one, other in zip(usage.GPU, usage.HPU, strict=True))
