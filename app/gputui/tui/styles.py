@@ -60,8 +60,8 @@ _LEVELS = {"-low": "dim", "-high": "bold", "-quiet": "", "-past": "dim"}
 """The same in text styles, where colours have no shades."""
 
 _QUIETER, _BRIGHTER = 0.6, 0.12
-"""How far the colour of a low load is from that of its state to that of dim text, and that of a past mean to that
-of the rest of a bar; and how much lighter the colour of a high load is, or darker on a light background."""
+"""How far the colour of a low load is from that of its state to that of dim text, and that of a past mean to
+that of the rest of a bar; and how much lighter the colour of a high load is; on light, darker."""
 
 
 def look(name: str, variables: Mapping[str, str], colored: bool = True) -> Style:

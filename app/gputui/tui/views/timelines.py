@@ -430,7 +430,7 @@ def why_no_charts(app_state: AppState, device: Device | None, metric: Metric | N
         return why_no_rows(app_state)
     if device is not None:
         return _why_unknown(app_state, device, metric or "utilization")
-    return f"{metric or 'utilization, memory and power'} unknown for every device"
+    return f"{metric or 'utilization, memory and power'} unknown for every GPU"
 
 
 def _tone(app_state: AppState, device: Device) -> str:
