@@ -524,7 +524,7 @@ async def test_R_starts_nothing_where_the_driver_does_not_answer(
     async with session(environ=environ(desk)) as s:
         s.app.sampler.ask = lambda: None  # type: ignore[method-assign]
         await s.press("D", "R", "R")
-        assert "checking the selected devices" in told(s)
+        assert "checking the selected GPUs" in told(s)
         monkeypatch.setattr(launch_controller, "_RERUNS_PATIENCE", 0.0)
         await s.until(
             lambda: s.main.tick() or re.fullmatch("nothing is started: .* does not answer", s.main.message)
