@@ -372,7 +372,7 @@ async def test_the_call_is_seen_before_anything_is_selected_with_the_launcher_an
     async with session("idle", size=(200, 40)) as s:
         opened(s, four("a"))
         await s.press("l", "down", "enter")
-        assert "launch: torchrun" in footer(s)[0] and "select devices" in footer(s)[0]
+        assert "launch: torchrun" in footer(s)[0] and "select GPUs" in footer(s)[0]
         assert "gputui run --on a --if-free --gpus LIST" in footer(s)[1] and "train.py" in footer(s)[1]
 
 
@@ -391,7 +391,7 @@ async def test_keys_that_need_a_selection_say_so(key: str) -> None:
     async with session("idle") as s:
         opened(s, four("a"))
         await s.press(key)
-        assert "select devices" in s.main.message
+        assert "select GPUs" in s.main.message
 
 
 async def test_uuids_are_as_short_as_they_are_unambiguous_and_never_broken() -> None:

@@ -151,7 +151,7 @@ async def test_without_a_choice_it_says_how_to_make_one() -> None:
     async with session() as s:
         await s.press("@check")
         assert s.app.screen is s.main
-        assert "select devices first" in s.main.message
+        assert "select GPUs first" in s.main.message
 
 
 async def test_with_nothing_read_it_is_not_opened() -> None:

@@ -247,7 +247,7 @@ async def test_sorting_and_filtering_by_keys() -> None:
         await s.press("escape")
         assert len(s.texts("#table")) == 9 and s.app.is_running
         s.main.save_screen(ScreenSettings(filter="nobody"))
-        assert "no device matches" in " ".join(s.texts("#table"))
+        assert "no GPU matches" in " ".join(s.texts("#table"))
         await s.press("space")
         assert s.selected == []
         await s.press("b")

@@ -148,7 +148,7 @@ async def test_foreign_text_does_nothing_to_the_terminal() -> None:
 async def test_without_a_choice_it_says_how_to_make_one_and_its_keys_close_it() -> None:
     async with session() as s:
         await s.press("@export")
-        assert "select devices first" in s.main.message
+        assert "select GPUs first" in s.main.message
         await s.press("@cpu")
         for key in ("escape", "q"):
             await s.press("@export")

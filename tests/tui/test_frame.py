@@ -61,7 +61,7 @@ async def test_messages_can_be_read_again_with_their_times_the_newest_first() ->
         await s.press("9", "9", "y", "@messages")
         assert isinstance(s.app.screen, MessagesScreen)
         _, first, *rest = body(s)
-        assert ":" in first and "select devices" in first
+        assert ":" in first and "select GPUs" in first
         assert sum("there is no GPU 9" in line for line in rest) == 1
 
 
@@ -159,7 +159,7 @@ async def test_the_help_is_filtered_while_one_types_and_escape_ends_the_filter_f
     [
         ("t", ("tab", "Show the tree of NUMA nodes, switches and GPUs")),
         ("D", ("tab", "Break long lines")),
-        ("@device", ("[ shift+tab", "Previous device")),
+        ("@device", ("[ shift+tab", "Previous GPU")),
         ("@plan", (":checkpointing", "Activation checkpointing")),
     ],
 )
@@ -194,8 +194,8 @@ async def test_the_help_of_a_page_leaves_out_what_only_the_main_screen_does() ->
         assert "Copy the launch line" in here
         # This page uses → for something else than the main screen does.
         assert "→" not in here
-        assert not any("Sort the devices" in text for _, text in shown)
-        assert sum("Select the best devices" in text for _, text in shown) == 1
+        assert not any("Sort the GPUs" in text for _, text in shown)
+        assert sum("Select the best GPUs" in text for _, text in shown) == 1
 
 
 async def test_the_help_of_the_main_screen_has_no_page_and_names_each_key_once() -> None:

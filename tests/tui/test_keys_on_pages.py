@@ -76,7 +76,7 @@ async def test_a_page_is_replaced_from_its_help_too_and_the_help_lists_the_keys(
     async with session(size=(80, 60)) as s:
         await s.press("D", "question_mark")
         text = "\n".join(s.app.screen.query_one("#page-body", Lines).texts)
-        here = text.split("As on the main screen")[1].split("Symbols for devices")[0]
+        here = text.split("As on the main screen")[1].split("Symbols for GPUs")[0]
         assert "Show the topology" in here and "Show the processes" in here
         assert "Run the command" not in here
         await s.press("@queue")

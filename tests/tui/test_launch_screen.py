@@ -388,7 +388,7 @@ async def test_taking_one_keeps_the_devices_that_are_chosen(environ: dict[str, s
     async with session(environ=environ) as s:
         await s.press("7", "@launch_page", "tab", "enter")
         assert s.selected == ["7"]
-        assert "old.py" in s.main.message and "selected devices stay" in s.main.message
+        assert "old.py" in s.main.message and "selected GPUs stay" in s.main.message
 
 
 async def test_one_that_ran_on_the_cpu_does_so_again(environ: dict[str, str]) -> None:

@@ -660,7 +660,7 @@ async def test_no_driver_is_told_on_the_screen_and_can_heal() -> None:
 
 async def test_a_box_without_devices_says_so_and_can_run_on_the_cpu() -> None:
     async with session(replace(box_at("idle"), devices=(), links=())) as s:
-        assert "no devices" in " ".join(s.texts("#table"))
+        assert "no GPUs" in " ".join(s.texts("#table"))
         await s.press("b", "space", "0", "down", "J", "@cpu", "enter")
         await s.until(lambda: not s.app.is_running)
         assert s.app.return_value is not None

@@ -86,7 +86,7 @@ async def test_a_filter_that_matches_nothing_says_so_and_leaves_the_panels() -> 
             assert "“olga”" in table and "8 hidden" in table and "esc clears" in table
             panels = everything(s)
             assert "─ queue" in panels and "─ your jobs" in panels and "─ processes" in panels
-            assert "none: no device matches" in panels, "none is not the whole truth"
+            assert "none: no GPU matches" in panels, "none is not the whole truth"
             await s.press("escape")
             assert "mira" in everything(s) and "filter" not in everything(s)
 

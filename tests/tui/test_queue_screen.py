@@ -146,7 +146,7 @@ async def test_only_what_somebody_waits_for_and_what_is_in_the_way_is_shown() ->
         ):
             show(s, *line, devices=tuple(held))
             assert sum("mira" in text for text in texts(s)) == rows
-            assert any("devices will be free" in text for text in texts(s)) == bool(line)
+            assert any("GPUs will be free" in text for text in texts(s)) == bool(line)
         # Nobody in line: one sentence, and nothing that the table has.
         show(s, devices=tuple(held))
         assert len([text for text in texts(s)[1:] if text]) <= 2

@@ -220,8 +220,8 @@ def test_the_bars_of_memory_reach_their_maximum_and_minutes_from_a_file_are_dimm
         assert frame is not None and frame.averaged
         own = lines[: frame.devices.index(gpu(1).key)]
         bars = {(each, style) for line in own for text, style in line for each in text if each in "▁▂▃▄▅▆▇█"}
-        assert ("█", "load-past") in bars, "a bar of minutes has a body, and a tone of its own"
-        assert {text for text, style in bars if style != "load-past"} <= {"▁"}, "what was seen here is idle"
+        assert ("█", "free-past") in bars, "a bar of minutes has a body, and a tone of its own"
+        assert {text for text, style in bars if style != "free-past"} <= {"▁"}, "what was seen here is idle"
         if metric == "memory":
             assert "70.0G" in "".join(_texts(own))
             assert set("▃▄▅▆▇█") & set(_texts(own)[0]), "of 80 GiB, 70 are near the top"

@@ -241,7 +241,7 @@ async def test_a_box_of_one_device_has_a_matrix_of_one_cell() -> None:
 async def test_a_box_without_devices_or_without_links_says_so() -> None:
     async with session(replace(recorded(PAIRS), devices=(), links=(), pcie=(), peers=())) as running:
         await running.press("t", "down", "right", "space")
-        assert "no devices" in picture(running)[1]
+        assert "no GPUs" in picture(running)[1]
         assert "select" not in told(running)[-1], "no key of a device"
     async with session(replace(recorded(PAIRS), links=(), pcie=(), peers=(), topology=None)) as running:
         await running.press("t", "down", "right", "space")
@@ -493,11 +493,11 @@ async def test_the_palette_has_each_entry_once_and_finds_it_by_the_words_of_both
             lines = [text.strip(" ▸") for text in s.app.screen.query_one("#page-body", Lines).texts]
             return [line for line in lines if line and not line.startswith(("─", ":  type"))]
 
-        assert sum("Type how many devices" in line for line in listed()) == 1
+        assert sum("Type how many GPUs" in line for line in listed()) == 1
         assert not any("on this page" in line for line in listed())
         await s.press(*"number")
-        assert listed()[1].startswith("n ") and "Type how many devices" in listed()[1]
-        assert sum("Type how many devices" in line for line in listed()) == 1
+        assert listed()[1].startswith("n ") and "Type how many GPUs" in listed()[1]
+        assert sum("Type how many GPUs" in line for line in listed()) == 1
         await s.press("enter")
         await s.press("2", "enter")
         assert len(s.main.app_state.selection) == 2 and isinstance(s.app.screen, TopologyScreen)

@@ -605,7 +605,7 @@ def test_a_command_that_needs_no_device_here_says_where_its_devices_come_from() 
     state = with_command("srun --gpus 2 python t.py")
     assert state.selection.cpu_only and state.command_choice is not None
     head = "".join(text for text, _ in selection_lines(state, 120)[0])
-    assert "no device needed" in head and "Slurm" in head and not re.search(r"\bas Slurm|says", head)
+    assert "no GPU needed" in head and "Slurm" in head and not re.search(r"\bas Slurm|says", head)
     assert "says" in "".join(
         text for text, _ in selection_lines(with_command("torchrun --nproc-per-node 2 t.py"), 120)[0]
     )

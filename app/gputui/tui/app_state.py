@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-NO_DEVICES = "no devices in this box: gputui doctor says what is missing, :nodes shows other boxes"
+NO_DEVICES = "no GPUs in this box: gputui doctor says what is missing, :nodes shows other boxes"
 
 ORDER_NAMES: dict[Order, str] = {
     "best": "best for the links",
@@ -509,7 +509,7 @@ class AppState:
         if self.snapshot is None:
             return self, "no reading yet"
         if self.limits and self.limits.unknown:
-            return self, f"it is unknown which devices {self.limits.words} means: select them by hand"
+            return self, f"it is unknown which GPUs {self.limits.words} means: select them by hand"
         constraints = self.constraints(self.snapshot, count, kept)
         constraints = replace(constraints, grouping=grouping, order=order, **limits)
         if count > 1 and any(self.snapshot.by_key[key].parent for key in kept):
@@ -648,7 +648,7 @@ class AppState:
             if before and said:
                 choice = CommandChoice(self.options, said.words, before.selection, said.firm)
             kept = replace(self if said else own, command_choice=choice)
-            return kept, "the command does not say how many devices, or which" if again else None
+            return kept, "the command does not say how many GPUs, or which" if again else None
         problem: str | None
         if asked.by_command is None and self.selection.decided and not (self.proposed or again):
             choice = CommandChoice(self.options, said.words, firm=said.firm)
@@ -729,7 +729,7 @@ class AppState:
     def in_order(self, order: Order) -> Told:
         """Put the selected devices in this order."""
         if len(self.selected) < 2:
-            return self, "an order needs two selected devices: space or 0-9 selects"
+            return self, "an order needs two selected GPUs: space or 0-9 selects"
         app_state = replace(self._select(Selection(self._ordered(order))), order=order)
         return app_state, f"order: {ORDER_NAMES[order]}"
 
@@ -795,7 +795,7 @@ class AppState:
     @property
     def starts_elsewhere(self) -> str:
         """The warning that a launch on the devices of a demo or a recording starts here."""
-        return f"the devices are {self._whose} ({self.label}); the command really runs here"
+        return f"the GPUs are {self._whose} ({self.label}); the command really runs here"
 
     @property
     def _whose(self) -> str:

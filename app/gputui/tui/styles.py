@@ -39,8 +39,6 @@ LOOKS: dict[str, Look] = {
     "link-sys": Look("error"),
     "lit": Look(background="lit", text="lit-style"),
     "load": Look("load"),
-    "load-past": Look("past"),
-    "load-peaked": Look("load", "rest"),
     "lost": Look("error", text="bold"),
     "memory": Look("memory"),
     "mine": Look("mine"),
@@ -55,30 +53,31 @@ LOOKS: dict[str, Look] = {
     "warn": Look("warning"),
 }
 """A name with "-on" appended is the style of a cell within the selection; with "-low" or "-high", that of a
-low or a high load; with "-quiet", that of numbers which are quieter than their state."""
+low or a high load; with "-quiet", that of numbers which are quieter than their state; with "-past", that of
+means of a longer time; with "-peaked", that of the end of a mean below a higher peak."""
 
-_LEVELS = {"-low": "dim", "-high": "bold", "-quiet": ""}
+_LEVELS = {"-low": "dim", "-high": "bold", "-quiet": "", "-past": "dim"}
 """The same in text styles, where colours have no shades."""
 
 _QUIETER, _BRIGHTER = 0.6, 0.12
-"""How far the colour of a low load is from that of its state to that of dim text, and how much lighter the
-colour of a high load is; on a light background, darker."""
+"""How far the colour of a low load is from that of its state to that of dim text, and that of a past mean to
+that of the rest of a bar; and how much lighter the colour of a high load is; on light, darker."""
 
 
 def look(name: str, variables: Mapping[str, str], colored: bool = True) -> Style:
     """The style that a name adds to the widget's own, by a theme's variables. Colours have no shades if they
     are the terminal's own, or not `colored`."""
+    peaked, name = name.endswith("-peaked"), name.removesuffix("-peaked")
     level = next((each for each in _LEVELS if name.endswith(each)), "")
     found = LOOKS[name.removesuffix(level)]
-    color, background = (
-        Color.parse(variables[each]) if each else None for each in (found.color, found.background)
-    )
+    names = found.color, "rest" if peaked else found.background
+    color, background = (Color.parse(variables[each]) if each else None for each in names)
     text = variables.get(found.text, found.text) if level != "-high" else "bold"
     if level and color is not None:
         if color.ansi is not None or not colored:
             text = _LEVELS[level]
         elif level != "-high":
-            color = color.blend(Color.parse(variables["dim"]), _QUIETER)
+            color = color.blend(Color.parse(variables["rest" if level == "-past" else "dim"]), _QUIETER)
         else:
             on_light = Color.parse(variables["background"]).brightness > 0.5
             color = color.lighten(-_BRIGHTER if on_light else _BRIGHTER)

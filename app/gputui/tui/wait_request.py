@@ -56,7 +56,7 @@ def _in_vain(request: DeviceRequest, app_state: AppState) -> str | None:
         return None
     limits = app_state.limits
     if limits and limits.unknown:
-        return f"it is unknown which devices {limits.words} means: select them, then wait for these"
+        return f"it is unknown which GPUs {limits.words} means: select them, then wait for these"
     can = most_ever(app_state.snapshot, app_state.constraints(app_state.snapshot, request.count))
     return waits_for_ever(request.count, can) if request.count > can else None
 

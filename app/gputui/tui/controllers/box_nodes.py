@@ -45,7 +45,7 @@ _ONLY_HERE = "auto works on this machine only: type a number"
 _LIST = "LIST"
 """Shown in place of the devices while none are selected, as in the help of `gputui run`."""
 _OF_A_CALL = ("run", "return", "detach", "copy")
-SELECT_FIRST = "select devices of one box first (space, 0-9, b)"
+SELECT_FIRST = "select GPUs of one box first (space, 0-9, b)"
 
 
 def why_not(state: BoxState | None) -> str | None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def select_first(keymap: Keymap) -> str:
     """The message where devices are needed and none is selected."""
     select, best, cpu = (key_of(action, keymap) for action in ("select", "best", "cpu"))
-    return f"select devices first ({select.removesuffix('/0-9')}, 0-9, {best}), or {cpu} for CPU only"
+    return f"select GPUs first ({select.removesuffix('/0-9')}, 0-9, {best}), or {cpu} for CPU only"
 
 
 _PATIENCE = 2.0
@@ -210,7 +210,7 @@ class LaunchController:
         elif self.pending is None and self._confining is None:
             from gputui.tui import start_launch
 
-            self._view.show_message("checking the selected devices …", kind="passing")
+            self._view.show_message("checking the selected GPUs …", kind="passing")
             held = start_launch.hold_selected(app_state, self._environ)
             pending = PendingLaunch(app_state, time.monotonic(), mode, *held, offer)
             if app_state.selection.cpu_only:
@@ -291,7 +291,7 @@ class LaunchController:
         options, keymap, launch = app_state.options, app_state.screen.keymap, app_state.launch
         edit, page, ask = (key_of(action, keymap) for action in ("edit", "launch_page", "command"))
         if app_state.is_example:
-            return f"the demo's example is only rehearsed on its devices; press {edit} to type your own", ""
+            return f"the demo's example is only rehearsed on its GPUs; press {edit} to type your own", ""
         if options.nodes > 1 and not options.rendezvous:
             return f"the first machine is not named yet: press {page}, then first machine", "warn"
         refused = launch.refused or app_state.unclaimed
@@ -299,7 +299,7 @@ class LaunchController:
             return refused, "lost"
         if launch.own is not None:
             # Devices are never claimed for a command that will use others.
-            words = f"the command itself uses {launch.own.words}; press {ask} to select those devices"
+            words = f"the command itself uses {launch.own.words}; press {ask} to select those GPUs"
             return words, "warn"
         missing = line_in_one_word(options.command, options.directory)
         missing = missing or missing_program(launch, self._environ)
@@ -339,7 +339,7 @@ class LaunchController:
         self._view.clear_message()
         if not before.selection.decided:
             allocation.release()
-            self._view.show_message("the selected devices are no longer present", "lost")
+            self._view.show_message("the selected GPUs are no longer present", "lost")
             return
         if self._refused(pending):
             return
@@ -398,7 +398,7 @@ class LaunchController:
         if time.monotonic() - pending.since > max(_PATIENCE, 3 * self._sampler.took):
             self.pending = None
             self.start_or_ask(
-                pending, "the selected devices could not be read again: the driver does not answer"
+                pending, "the selected GPUs could not be read again: the driver does not answer"
             )
 
     def _answered(self, pending: PendingLaunch, before: AppState, answer: Answer | None) -> None:
@@ -417,7 +417,7 @@ class LaunchController:
             self._start(replace(pending, mode=_MODES[answer] or pending.mode))
             return
         if answer in _MODES and not same:
-            self._view.show_message("the selected devices have changed in the meantime: look again", "lost")
+            self._view.show_message("the selected GPUs have changed in the meantime: look again", "lost")
         elif pending.offer:
             self._withdraw(before)
         pending.allocation.release()

@@ -58,7 +58,7 @@ class PageController:
 
     def open_device(self) -> None:
         if self._view.app_state.current is None:
-            self._view.show_message("there is no device at the cursor", "warn")
+            self._view.show_message("there is no GPU at the cursor", "warn")
             return
         from gputui.tui.screens.device import DeviceScreen
 
@@ -182,9 +182,7 @@ class PageController:
 
         self._view.open(CheckScreen(self._view, self._environ, keep))
         if label := self._view.app_state.label:
-            self._view.show_message(
-                f"{label}: these devices are simulated; the check asks this machine", "warn"
-            )
+            self._view.show_message(f"{label}: these GPUs are simulated; the check asks this machine", "warn")
 
     def _keep_bandwidths(self, pairs: Rates) -> None:
         from gputui.checking.kept_bandwidth import keep

@@ -17,7 +17,7 @@ SECOND_DIGIT = 0.5
 AUTO = "auto"
 """Typed instead of a number: as many devices as the model of the command needs."""
 
-BEST_PROMPT = "number of devices: 4, 8 tp=2 pp=2, or auto (as the model needs)"
+BEST_PROMPT = "number of GPUs: 4, 8 tp=2 pp=2, or auto (as the model needs)"
 
 
 class SelectionController:

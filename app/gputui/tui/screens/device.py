@@ -29,9 +29,9 @@ class DeviceScreen(ProcessListPage):
 
     BINDINGS = [
         hidden("left", "leave", "Close this page"),
-        shown("right_square_bracket,tab", "device(1)", "other device", "[ ]", "Next device"),
-        hidden("left_square_bracket,shift+tab", "device(-1)", "Previous device"),
-        shown("space", "select", "select", about="Select the device, or deselect it"),
+        shown("right_square_bracket,tab", "device(1)", "other GPU", "[ ]", "Next GPU"),
+        hidden("left_square_bracket,shift+tab", "device(-1)", "Previous GPU"),
+        shown("space", "select", "select", about="Select the GPU, or deselect it"),
         END,
         shown("plus,equals_sign", "zoom(-1)", "zoom", "+/-", "A shorter span of the timelines"),
         hidden("minus", "zoom(1)", "A longer span of the timelines"),
@@ -62,7 +62,7 @@ class DeviceScreen(ProcessListPage):
         app_state = self.app_state
         device = app_state.box.by_key.get(self._key)
         if device is None:
-            return [title("device", width), clip(((" this device is no longer present", "lost"),), width)]
+            return [title("device", width), clip(((" this GPU is no longer present", "lost"),), width)]
         head, own = device_head(app_state, device, width), device_facts(app_state, device, width)
         facts = [*head, *own]
         one = all(row.key in (None, self._key) for row in self.rows)

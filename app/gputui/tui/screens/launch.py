@@ -158,7 +158,7 @@ class LaunchScreen(OptionsPage):
         taken = f"loaded {name} {lacks}" if lacks else f"loaded {name}"
         if app_state.selection.decided:
             self.view.set_app_state(app_state)
-            return f"{taken}; the selected devices stay"
+            return f"{taken}; the selected GPUs stay"
         if not each.count:
             self.view.set_app_state(app_state.cpu_only())
             return f"{taken}, with CPU only"

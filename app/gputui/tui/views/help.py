@@ -70,7 +70,7 @@ def _sections(
         *((glyph, state, f"{state:<8} {MEANINGS[state]}") for state, glyph in GLYPHS.items()),
         (OWN_JOB, "mine", "yours    your job runs on it"),
     ]
-    of_states = "Symbols for devices", _of(signs)
+    of_states = "Symbols for GPUs", _of(signs)
     if there is None:
         yield "Start here", [_row(BY_ID[name], keymap) for name in _START]
         yield of_states
@@ -89,9 +89,9 @@ def _sections(
         yield of_states
     later, earlier = (key_of(name, keymap) for name in ("later", "earlier"))
     others = [
-        ("[1]", "slot", "selected: the first device of the command"),
+        ("[1]", "slot", "selected: the first GPU of the command"),
         ("▸", "cursor", "the cursor"),
-        (MOVED, "cursor", f"the selected device that {later} and {earlier} move"),
+        (MOVED, "cursor", f"the selected GPU that {later} and {earlier} move"),
         (f"{SHARED_SHORT}{SHARED}", "", "memory of the host, too: all its RAM in use"),
     ]
     yield "Other symbols", _of(others)

@@ -119,7 +119,7 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
 def _nothing(app_state: AppState) -> str:
     """The text in place of processes."""
     if app_state.filter_hides_all:
-        return " none: no device matches the filter"
+        return " none: no GPU matches the filter"
     listed = any(device.processes is not None for device in app_state.rows)
     return " none" if listed or not app_state.rows else " the driver does not list processes"
 

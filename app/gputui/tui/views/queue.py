@@ -146,10 +146,10 @@ def listed(found: Outlook, app_state: AppState, width: int) -> ItemLines:
         told += [(None, piece) for row in _next(found, snapshot) for piece in hanging(row, width)]
     else:
         key = key_of("wait", app_state.screen.keymap)
-        joins = f"{key} on the main screen joins it: the command starts once devices are free"
+        joins = f"{key} on the main screen joins it: the command starts once GPUs are free"
         told += [(None, line) for line in told_lines(joins, "dim", width)]
     if found.in_the_way:
-        told += [(None, ((" ", ""),)), (None, title("when devices will be free", width))]
+        told += [(None, ((" ", ""),)), (None, title("when GPUs will be free", width))]
         for item, row in enumerate(_devices(found.in_the_way, snapshot, width), len(found.turns) - 1):
             told += [(item if item >= len(found.turns) else None, piece) for piece in hanging(row, width)]
     return [clip(line, width) for _, line in told], [item for item, _ in told]

@@ -41,7 +41,7 @@ def strip(app_state: AppState, width: int, dragged: str | None = None, links: st
     head = title("selected", width, *notes)
     cpu = key_of("cpu", app_state.screen.keymap)
     if app_state.selection.cpu_only:
-        told: Line = ((" no device: CPU only", "strong"), (f"   {cpu} turns it off", "dim"))
+        told: Line = ((" no GPU: CPU only", "strong"), (f"   {cpu} turns it off", "dim"))
         return Strip([head, clip(told, width)])
     if not app_state.selected:
         return Strip([head, clip(((f" {nothing_selected(app_state)}", "dim"),), width)])
@@ -108,7 +108,7 @@ def _by_command(app_state: AppState) -> str:
         return ""
     if choice.selection.cpu_only and not choice.firm:
         # The words may be a sentence that says where the request comes from.
-        return f"no device needed ({choice.words})"
+        return f"no GPU needed ({choice.words})"
     same = choice.selection.decided and choice.selection == app_state.selection
     return f"as {choice.words} says" if same else f"the command says {choice.words}"
 

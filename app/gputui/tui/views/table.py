@@ -175,7 +175,7 @@ def why_no_rows(app_state: AppState) -> str:
         return NO_DEVICES
     selected = _hidden_and_selected(app_state)
     also = f", {selected} selected" if selected else ""
-    return f"no device matches the filter “{_short_filter(app_state)}” ({hidden} hidden{also})"
+    return f"no GPU matches the filter “{_short_filter(app_state)}” ({hidden} hidden{also})"
 
 
 def facts_shown(app_state: AppState, device: Device) -> object:
