@@ -15,6 +15,7 @@ from gputui.inventory.job import Job
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.sources.source import Want
+from gputui.tui.views import queue
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session, box_at
 from tui.support import session as moving
@@ -32,6 +33,12 @@ def show(s: Session, snapshot: Snapshot) -> None:
     s.main.set_app_state(s.main.app_state.with_snapshot(snapshot))
 
 
+def page_of_queue(s: Session) -> str:
+    state = s.main.app_state
+    lines, _ = queue.listed(state.outlook, state, 80)
+    return "\n".join("".join(text for text, _ in line) for line in lines)
+
+
 # One moment
 
 
@@ -43,8 +50,8 @@ async def test_all_parts_count_the_same_seconds_of_a_device_that_cools_down(late
         for moment in (NOW, NOW + later):
             show(s, replace(before, devices=(gpu(0), gpu(1)), time=moment))
         passed = re.findall(r"cooling down \((\d+)/10 s\)", everything(s))
-        left = re.findall(r" in (\d+)s\b", everything(s))
-        # Once in the table and once in the queue; the list of processes has none.
+        left = re.findall(r" in (\d+)s\b", page_of_queue(s))
+        # Once in the table; the list of processes has none.
         assert len(passed) == len(left) == 1, everything(s)
         assert {int(each) for each in passed} == {10 - int(left[0])} == {int(later)}
 
@@ -55,8 +62,9 @@ async def test_the_queue_and_the_table_tell_the_same_age_of_a_claim() -> None:
     async with session(there, size=(130, 40)) as s:
         for second in range(1, 4):
             show(s, replace(there, time=NOW + second))
-            ages = re.findall(r"(?:by lee| lee) +(\d+)s", everything(s))
-            assert len(ages) == 2 and {*ages} == {str(10 + second)}, everything(s)
+            told = everything(s) + page_of_queue(s)
+            ages = re.findall(r"(?:by lee| lee) +(\d+)s", told)
+            assert len(ages) == 2 and {*ages} == {str(10 + second)}, told
 
 
 # The filter
@@ -75,7 +83,7 @@ async def test_what_is_told_of_devices_follows_the_filter_and_says_so() -> None:
         listed = "\n".join(s.texts("#history"))
         assert "train.py --model" not in listed and re.search(r"ines +72.5G", listed)
         # The queue and the user's own jobs are shown for the whole box.
-        assert "2 in line" in left and "ask bo" in left and "m6u5" in left
+        assert "─ jobs and queue" in left and "1 ana" in left and "m6u5" in left
 
 
 async def test_a_filter_that_matches_nothing_says_so_and_leaves_the_panels() -> None:
@@ -85,7 +93,7 @@ async def test_a_filter_that_matches_nothing_says_so_and_leaves_the_panels() -> 
             table = " ".join(" ".join(s.texts("#table")).split())
             assert "“olga”" in table and "8 hidden" in table and "esc clears" in table
             panels = everything(s)
-            assert "─ queue" in panels and "─ your jobs" in panels and "─ processes" in panels
+            assert "─ jobs and queue" in panels and "─ processes" in panels
             assert "none: no GPU matches" in panels, "none is not the whole truth"
             await s.press("escape")
             assert "mira" in everything(s) and "filter" not in everything(s)
@@ -149,7 +157,7 @@ async def test_a_screen_with_hidden_panels_says_how_many_and_the_key(size: tuple
 
 
 async def test_the_key_that_shows_panels_is_the_users_own() -> None:
-    async with session("shared", screen=ScreenSettings(hidden=("queue",), keymap={"panels": "ctrl+n"})) as s:
+    async with session("shared", screen=ScreenSettings(hidden=("jobs",), keymap={"panels": "ctrl+n"})) as s:
         assert "1 panel hidden: ctrl+n" in s.texts("#selection")[0]
 
 
@@ -180,12 +188,12 @@ async def test_panels_keep_their_lines_until_the_terminal_or_the_filter_changes(
     # snapshot.
     async with session("shared", size=(130, 40), screen=ScreenSettings(hidden=("device",))) as s:
         snapshot, before = s.main.app_state.snapshot, _places(s)
-        assert snapshot is not None and "queue" in [name for _, name in before]
+        assert snapshot is not None and "jobs" in [name for _, name in before]
         quiet = replace(snapshot, claims=(), waiters=())
         table = s.main.table_width
         show(s, quiet)
-        assert [place for place in before if place[1] != "queue"] == _places(s)
-        assert "in line" not in everything(s) and s.main.table_width == table
+        assert before == _places(s)
+        assert "next: " not in everything(s) and s.main.table_width == table
         show(s, snapshot)
         assert _places(s) == before
 
@@ -207,13 +215,13 @@ async def test_a_queue_and_jobs_that_come_and_go_move_no_other_panel(size: tuple
         before = titles()
         show(s, full)
         filled = titles()
-        assert {"your", "queue"} <= filled.keys()
+        assert "jobs" in filled
         kept = {"processes", "timelines", "GPU"} & filled.keys()
         assert "processes" in kept and all(filled[name] == before[name] for name in kept)
         assert size[0] == 80 or kept > {"timelines", "GPU"}
         show(s, replace(full, waiters=()))
         left = titles()
-        assert left.keys() - {"timelines"} == filled.keys() - {"timelines", "queue"}
+        assert left.keys() - {"timelines"} == filled.keys() - {"timelines"}
         assert all(left[name] == filled[name] for name in left.keys() & filled.keys())
         show(s, quiet)
         assert titles() == before

@@ -13,19 +13,18 @@ import pytest
 from gputui.allocating.queue import waiters
 from gputui.allocating.settings import ScreenSettings
 from gputui.cli.dispatch import run_subcommand
-from gputui.inventory.claim import Claim
-from gputui.inventory.job import Job
+from gputui.inventory.job import Job, JobDevice
 from gputui.inventory.waiter import Waiter
 from gputui.jobs.own_call import OwnCall
 from gputui.jobs.wait import refreshed
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.tui.app_state import AppState
+from gputui.tui.layout import Size
 from gputui.tui.panels import PANELS_BY_NAME
 from gputui.tui.screens.queue import QueueScreen
-from gputui.tui.views.queue import lines_of_panel, queue_panel
+from gputui.tui.views.jobs_and_queue import MOST_LINES, panel
 from gputui.tui.widgets.lines import Lines
-from messages import numbers
 from tui.support import Session, box_at
 from tui.support import session as moving
 from tui.test_confirm import in_line
@@ -85,11 +84,10 @@ async def test_the_page_of_the_demo_box_says_who_waits_for_what_and_who_has_it()
         assert s.app.screen is s.main
 
 
-async def test_the_panel_and_the_page_and_the_command_line_say_the_same_in_the_same_order(
+async def test_the_page_and_the_command_line_say_the_same_in_the_same_order(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Of each device: itself, its user, and when it will be free; the times go on between two looks. Of those
-    of which nothing is known, the panel has the number."""
+    """Of each device: itself, its user, and when it will be free; the times go on between two looks."""
 
     def rows(lines: list[str]) -> list[list[str]]:
         at = next(place for place, line in enumerate(lines) if line.split()[:2] == ["GPU", "USER"])
@@ -100,10 +98,6 @@ async def test_the_panel_and_the_page_and_the_command_line_say_the_same_in_the_s
     printed = rows(capsys.readouterr().out.splitlines())
     assert [row[0] for row in printed] == ["6", "0", "1", "2", "3"]
     async with session("shared", size=(130, 40)) as s:
-        panel = ["".join(text for text, _ in line) for line in queue_panel(s.main.app_state, 60, 20)]
-        known = [row for row in printed if row[2] != "unknown"]
-        assert rows(panel) == known != printed
-        assert f"unknown for the other {len(printed) - len(known)}" in panel[-1]
         await s.press("@queue")
         assert rows(texts(s)) == printed
 
@@ -152,29 +146,82 @@ async def test_only_what_somebody_waits_for_and_what_is_in_the_way_is_shown() ->
         assert len([text for text in texts(s)[1:] if text]) <= 2
 
 
+def words_of_panel(state: AppState, width: int, height: int) -> list[str]:
+    found = ["".join(text for text, _ in line) for line in panel(state, width, height)]
+    assert len(found) <= height and all(len(line) < width or line.startswith(" ─") for line in found), found
+    return found
+
+
+def of(**facts: Any) -> AppState:
+    return AppState({}).with_snapshot(replace(box_at("shared"), **facts))
+
+
 async def test_a_panel_is_there_while_somebody_waits() -> None:
-    async with session("idle", size=(130, 40)) as s:
-        state = s.main.app_state
-        assert lines_of_panel(state, 60) == (0, 0)
-        show(s, waiter(1), waiter(2, "bo"))
-        panel = queue_panel(s.main.app_state, 60, 20)
-        words = ["".join(text for text, _ in line) for line in panel]
-        assert "2 in line" in words[0] and "next: ana · GPUs 0 and 1 free" in words[4]
-        assert len(words) == lines_of_panel(s.main.app_state, 60)[0] == 5
-        claim = Claim(IDLE.devices[0].key, "lee", IDLE.time - 3000, "python x.py")
-        show(s, claims=(claim,))
-        assert lines_of_panel(s.main.app_state, 60) == (0, 0), "the table has the claim"
-        show(s, waiter(1), claims=(claim,))
-        for width in (80, 48):
-            words = ["".join(text for text, _ in line) for line in queue_panel(s.main.app_state, width, 20)]
-            assert "EXPECTED FREE" in " ".join(words) and "not in use: ask lee" in " ".join(words)
-            assert len(words) == lines_of_panel(s.main.app_state, width)[0]
-        show(s, *(waiter(n, f"user{n}") for n in range(30)))
-        words = ["".join(text for text, _ in line) for line in queue_panel(s.main.app_state, 60, 6)]
-        assert "30 in line" in words[0] and "user2" in words[4] and words[5].startswith(" next: user0")
-        # When two lines fit, the most useful one is the next waiter.
-        words = ["".join(text for text, _ in line) for line in queue_panel(s.main.app_state, 60, 2)]
-        assert len(words) == 2 and words[1].startswith(" next: user0")
+    size = PANELS_BY_NAME["jobs"].size
+    nobody = of(waiters=(), jobs=())
+    assert nobody.box.claims and not any(size(nobody, width) != Size(0, 0) for width in (80, 130))
+    words = words_of_panel(of(waiters=(waiter(1), waiter(2, "bo")), jobs=()), 60, 20)
+    assert "2 in line" in words[0] and ":queue" in words[0] and words[3].startswith(" next: ana")
+    many = of(waiters=tuple(waiter(n, f"user{n}") for n in range(30)), jobs=())
+    words = words_of_panel(many, 60, 6)
+    assert "30 in line" in words[0] and "26 more" in words[0]
+    assert "user3" in words[4] and words[5].startswith(" next: user0")
+    # In two lines, what the next one waits for is the most useful.
+    words = words_of_panel(many, 60, 2)
+    assert len(words) == 2 and words[1].startswith(" next: user0")
+
+
+def test_ones_own_jobs_are_before_the_waiters_and_every_row_ends_with_its_command() -> None:
+    state = of()
+    for width in (39, 48, 60, 72, 80):
+        head, *rows = words_of_panel(state, width, MOST_LINES)
+        assert "jobs and queue" in head and "1 running" in head
+        firsts = [row.split()[0] for row in rows]
+        assert firsts[:5] == ["m6u5", "k3f9", "1", "2", "next:"]
+        assert all(
+            word in row
+            for word, row in zip(
+                ("finetune.py", "finetune.py", "torchrun pre", "eval.py"), rows[:4], strict=True
+            )
+        )
+        assert "4 GPUs" in rows[2] and "GPU 6" in rows[3]
+        words = "running", "status", "4 GP", "GPU 6"
+        assert len({row.index(word) for word, row in zip(words, rows[:4], strict=True)}) == 1
+        # When the devices will be free, and the ends of logs, are on their pages.
+        assert not any("EXPECTED" in row or "log of" in row or "loss" in row for row in rows)
+    assert all("38m" in row or "3m" in row or "48m" in row or "25m" in row for row in rows[:4])
+
+
+def test_a_command_is_cut_last() -> None:
+    """The devices of a job, which the table has, and then the times are left out before."""
+    ended = replace(job_of_ours("a6h9", (3, 7)), state="stopped", argv=("sleep", "600"), name=None)
+    row = words_of_panel(of(jobs=(ended,), waiters=()), 39, 8)[1]
+    assert row.split()[:3] == ["a6h9", "■", "stopped"] and row.endswith("sleep 600")
+
+
+def test_a_job_in_line_has_one_row_with_its_place() -> None:
+    mine = replace(job_of_ours("e3y2", ()), state="waiting", waits=2)
+    after = replace(job_of_ours("k9k9", ()), state="waiting", after=("e3y2",))
+    words = words_of_panel(
+        of(jobs=(mine, after), waiters=(waiter(1), waiter(2, ours=True, job="e3y2"))), 80, 8
+    )
+    assert sum("e3y2" in word for word in words) == 1 and "2 e3y2" in words[3]
+    assert "k9k9" in words[1] and "2 in line, 1 yours" in words[0]
+
+
+def job_of_ours(id: str, indices: tuple[int, ...]) -> Job:
+    there = box_at("shared").devices
+    devices = tuple(JobDevice(n, there[n].key, None) for n in indices)
+    return Job(id=id, argv=("python", "x.py"), state="running", devices=devices, started=IDLE.time - 6)
+
+
+def test_neither_jobs_nor_waiters_take_all_lines_of_the_panel() -> None:
+    jobs = tuple(job_of_ours(f"a{n}a{n}", (n,)) for n in range(8))
+    line = tuple(waiter(n, f"user{n}") for n in range(8))
+    words = words_of_panel(of(jobs=jobs, waiters=line), 80, MOST_LINES)
+    assert len(words) == MOST_LINES and "10 more" in words[0] and words[-1].startswith(" next: ")
+    assert sum("running" in row for row in words[1:]) == sum("user" in row for row in words[1:-1]) == 3
+    assert sum("running" in row for row in words_of_panel(of(jobs=jobs, waiters=line[:1]), 80, 8)[1:]) == 5
 
 
 async def test_who_has_lost_the_place_in_line_is_told_apart_from_who_waits() -> None:
@@ -265,41 +312,21 @@ async def test_every_row_of_the_page_can_be_reached_and_the_title_counts_the_hid
         assert "▼" not in texts(s)[0]
 
 
-def test_the_panel_sets_apart_who_holds_what_and_says_of_how_many() -> None:
-    state = AppState({}).with_snapshot(box_at("shared"))
-
-    def panel(height: int) -> list[str]:
-        return ["".join(text for text, _ in line) for line in queue_panel(state, 60, height)]
-
-    whole = panel(lines_of_panel(state, 60)[0])
-    at = next(n for n, line in enumerate(whole) if line.startswith(" GPU"))
-    assert whole[at - 1].startswith(" next: ana") and whole[at + 1].startswith(" 6 ")
-    every = sum(not verdict.free for verdict in state.verdicts.values())
-    assert "unknown for the other" in whole[-1]
-    assert len(whole) - at - 2 + numbers(whole[-1])[0] == every
-    cut = panel(len(whole) - 1)
-    assert "more: " in cut[-1] and len(cut) - at - 2 + numbers(cut[-1])[0] == every
-    assert panel(at + 3)[at + 1].startswith(" 6 ")
-    # A heading says nothing without a row.
-    assert len(panel(at + 2)) == len(panel(at)) == at
-
-
-def test_the_panel_asks_for_the_same_room_while_others_come_and_go() -> None:
+def test_beside_the_table_the_panel_asks_for_the_same_room_while_others_come_and_go() -> None:
     film = [at(BOXES["shared"], elapsed, IDLE.time) for elapsed in (0, 5, 20, 45, 50)]
     assert len({len(snapshot.waiters) for snapshot in film}) > 1
-    asked = PANELS_BY_NAME["queue"].size
-    assert len({asked(AppState({}).with_snapshot(snapshot), 140) for snapshot in film}) == 1
+    asked = PANELS_BY_NAME["jobs"].size
+    some = [of(waiters=(), jobs=(job_of_ours("a1a1", (1,)),)), of(waiters=(waiter(1),) * 30)]
+    states = [*some, *(AppState({}).with_snapshot(snapshot) for snapshot in film)]
+    assert {asked(state, 140) for state in states} == {Size(2, MOST_LINES)}
 
 
-def test_what_the_next_one_waits_for_and_who_holds_what_is_wrapped_and_not_cut() -> None:
-    state = AppState({}).with_snapshot(box_at("shared"))
-    for width in range(40, 60):
-        least, most = lines_of_panel(state, width)
-        for height in (least, most):
-            panel = ["".join(text for text, _ in line) for line in queue_panel(state, width, height)]
-            next_one = next(n for n, line in enumerate(panel) if line.startswith(" next: ana"))
-            assert not any("…" in line for line in panel[next_one:]), (width, panel)
-            assert len(panel) == height and "needs" in " ".join(panel)
+def test_what_the_next_one_waits_for_is_wrapped_where_the_panel_has_lines() -> None:
+    state = of()
+    for width in range(39, 60):
+        words = words_of_panel(state, width, MOST_LINES)
+        assert "needs" in " ".join(words[5:]) and not any("…" in line for line in words[5:])
+        assert len(words_of_panel(state, width, 6)) == 6
 
 
 async def test_a_column_of_commands_without_room_is_left_out() -> None:

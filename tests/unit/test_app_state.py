@@ -24,7 +24,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
 from gputui.timeline.store import Store, Timelines
 from gputui.tui.app_state import AppState
-from gputui.tui.views.queue import lines_of_panel
+from gputui.tui.views.jobs_and_queue import rows
 from gputui.tui.views.selection import selection_lines
 from gputui.tui.wait_request import read_wait_request
 from gputui.vendors.nvidia.vendor import VENDOR
@@ -332,11 +332,11 @@ def test_ones_own_job_is_told_as_such_before_its_processes_are_seen_and_then() -
         snapshot = replace(box(first, *FOUR[1:]), claims=(claim,), jobs=(mine,))
         state = with_selected(AppState({}, LaunchOptions(("true",))).with_snapshot(snapshot), 0)
         assert state.warnings == ("GPU 0 is in use by your job c2j7, 2s",)
-        assert lines_of_panel(state, 60) == (0, 0)
+        assert rows(state) == ([mine], ())
         asked = not_free_lines(not_free(state.selection, {}, snapshot, state.verdicts), snapshot)
         assert asked[FOUR[0].key].endswith("GPU 0 is in use by your job c2j7, 2s")
     other = replace(box(*FOUR), claims=(replace(claim, own=False, user="ana", job=None),))
-    assert lines_of_panel(AppState({}).with_snapshot(other), 60)[0] == 0, "the table tells it"
+    assert rows(AppState({}).with_snapshot(other)) == ([], ()), "the table tells it"
 
 
 def test_the_launch_line_says_who_waits_for_the_selected_devices() -> None:

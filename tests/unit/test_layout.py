@@ -33,7 +33,6 @@ from gputui.tui.layout import (
     side_width,
 )
 from gputui.tui.panels import PANELS_BY_NAME, parts
-from gputui.tui.screen_settings import ScreenSettings
 from gputui.tui.views.header import header
 from gputui.tui.views.help import help_lines
 from gputui.tui.views.launch import launch, lines_wanted
@@ -53,7 +52,6 @@ PROCESSES = Part("processes", Size(4, 12), "table", True)
 TIMELINES = Part("timelines", Size(4, 18), "table", True, spare=True)
 JOBS = Part("jobs", Size(3, 5), "side", False)
 LINKS = Part("links", Size(10, 10), "side", False)
-QUEUE = Part("queue", Size(2, 4), "side", False)
 DEVICE = Part("device", Size(7, 17), "side", True, spare=True)
 
 
@@ -196,13 +194,12 @@ def test_a_panel_that_comes_takes_lines_of_the_last_one_of_its_column(width: int
         for part in [*grown, *fixed_end]
     ]
     tops = top_of(before)
-    for came in ([JOBS], [QUEUE, JOBS]):
-        after = lay_out(width, height, 8, 5, [*fixed[: len(grown)], *came, *fixed_end], before)
-        assert {part.name for part in came} < dict(after.heights).keys()
-        columns = [[each.left, each.beside] for each in (before, after)]
-        lines = [[column and lines_of(column) for column in each] for each in columns]
-        assert lines[0] == lines[1], "every column has the lines that it had"
-        assert {name: top_of(after)[name] for name in tops} == tops, "each begins where it did"
+    after = lay_out(width, height, 8, 5, [*fixed[: len(grown)], JOBS, *fixed_end], before)
+    assert "jobs" in dict(after.heights)
+    columns = [[each.left, each.beside] for each in (before, after)]
+    lines = [[column and lines_of(column) for column in each] for each in columns]
+    assert lines[0] == lines[1], "every column has the lines that it had"
+    assert {name: top_of(after)[name] for name in tops} == tops, "each begins where it did"
 
 
 def top_of(layout: Layout) -> dict[str, int]:
@@ -221,16 +218,18 @@ def test_panels_that_do_not_grow_keep_their_height_while_the_others_change() -> 
     assert share(30, [JOBS, few, LINKS]) == (("processes", 15), ("jobs", 5), ("links", 10))
 
 
-def test_a_queue_without_anybody_in_line_has_no_panel_and_gives_its_lines_back() -> None:
+def test_without_jobs_and_waiters_there_is_no_panel_of_them_and_its_lines_are_given_back() -> None:
     for width, height in ((80, 40), (130, 40), (200, 60)):
-        full, empty = (AppState({}).with_snapshot(replace(BOX, waiters=who)) for who in (BOX.waiters, ()))
+        full, empty = (
+            AppState({}).with_snapshot(replace(BOX, waiters=who, jobs=())) for who in (BOX.waiters, ())
+        )
         assert full.box.claims, "a claim of another user is in the table"
         before = lay_out(width, height, 8, 6, parts(full, width))
         kept = parts(empty, width, dict(before.heights))
-        assert "queue" in dict(before.heights) and "queue" not in [part.name for part in kept]
+        assert "jobs" in dict(before.heights) and "jobs" not in [part.name for part in kept]
         after = lay_out(width, height, 8, 6, kept, before)
         tops = top_of(before)
-        del tops["queue"]
+        del tops["jobs"]
         assert top_of(after) == tops
         again = lay_out(width, height, 8, 6, parts(full, width, dict(after.heights)), after)
         assert {name: top_of(again)[name] for name in tops} == tops
@@ -267,22 +266,18 @@ def test_what_has_no_room_is_left_out_whole_and_the_most_important_stays() -> No
 def test_a_small_screen_of_eight_gpus_has_its_lines_for_processes_and_counts_jobs_and_waiters() -> None:
     app_state = AppState({}).with_snapshot(BOX)
     heights = dict(lay_out(80, 24, 8, 6, parts(app_state, 80)).left.heights)
-    assert heights == {"queue": 1, "processes": 5}, "two headings without rows are one line"
-    told = {name: _text(PANELS_BY_NAME[name].lines(app_state, 80, lines)) for name, lines in heights.items()}
-    assert "jobs" in told["queue"] and "1 running" in told["queue"] and "2 in line" in told["queue"]
-    assert ": D" in told["queue"] and ": :queue" in told["queue"] and "more" not in told["queue"]
+    assert heights == {"jobs": 1, "processes": 5}
+    told = _text(PANELS_BY_NAME["jobs"].lines(app_state, 80, 1))
+    assert "1 running" in told and "2 in line" in told and "D" in told and ":queue" in told
     quiet = AppState({}).with_snapshot(replace(BOX, waiters=()))
     heights = dict(lay_out(80, 24, 8, 6, parts(quiet, 80)).left.heights)
     assert heights == {"jobs": 1, "processes": 5}
     told = _text(PANELS_BY_NAME["jobs"].lines(quiet, 80, 1))
     assert "1 running" in told and "D" in told and "more" not in told, "more than no row is nothing"
-    assert {"jobs", "queue"} <= dict(lay_out(60, 24, 8, 6, parts(app_state, 60)).left.heights).keys()
-    hidden = AppState({}, screen=ScreenSettings(hidden=("jobs",))).with_snapshot(BOX)
-    assert "jobs" not in _text(PANELS_BY_NAME["queue"].lines(hidden, 80, 1))
     # A larger one has a running job, and the reason of the first waiter.
     heights = dict(lay_out(80, 28, 8, 6, parts(app_state, 80)).left.heights)
-    told = {name: _text(PANELS_BY_NAME[name].lines(app_state, 80, lines)) for name, lines in heights.items()}
-    assert "▶ running" in told["jobs"] and " next: ana" in told["queue"]
+    told = _text(PANELS_BY_NAME["jobs"].lines(app_state, 80, heights["jobs"]))
+    assert "▶ running" in told and " next: ana" in told
 
 
 def test_a_small_screen_has_rows_of_jobs_where_the_processes_leave_lines() -> None:
@@ -566,14 +561,6 @@ def _with_past(name: str) -> AppState:
 def _panel(state: AppState, name: str, width: int, lines: int) -> list[Line]:
     drawn = PANELS_BY_NAME[name].lines(state, width, lines)[:lines]
     return [*drawn, *[((" ", ""),)] * (lines - len(drawn))]
-
-
-@pytest.mark.parametrize("name", ["shared", "dgx-2"])
-def test_rows_of_the_queue_that_are_too_long_are_wrapped_where_lines_are_free(name: str) -> None:
-    state = AppState({}).with_snapshot(at(BOXES[name], 0.0, 1_700_000_000.0))
-    found = PANELS_BY_NAME["queue"]
-    if found.size(state, 130).wants:
-        assert "…" not in _text(found.lines(state, side_width(130), 60))
 
 
 def test_the_facts_of_the_device_at_the_cursor_follow_it() -> None:

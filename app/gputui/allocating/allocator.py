@@ -534,7 +534,7 @@ class Allocator:
         if (text := unlike(devices)) is not None:
             self._notice(text)
         positions = [snapshot.position[device.key] for device in devices]
-        if positions == sorted(positions):
+        if positions == sorted(positions) or not self.request.ranked:
             return
         linked = self._look(Want.LINKS | Want.NAMES, keys)
         there = [linked.by_key[device.key] for device in devices if device.key in linked.by_key]

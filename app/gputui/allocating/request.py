@@ -43,6 +43,7 @@ class Request:
                if too few are free; and take devices that others wait for, or that cannot be claimed
     if_free    take named devices only if they are free and nobody waits for one of them
     explain    read the links even if they decide nothing, because the caller shows the reason
+    ranked     whether the devices may be for several processes, which NCCL connects
     by_index   only the indices of the devices are needed, so their UUIDs need not be read
     facts      the facts about the devices that the caller needs
     purpose    the text about the command that every user may read in claims and in the queue
@@ -63,6 +64,7 @@ class Request:
     force: bool = False
     if_free: bool = False
     explain: bool = False
+    ranked: bool = True
     by_index: bool = False
     facts: Want = Want.VERDICT
     purpose: str = ""

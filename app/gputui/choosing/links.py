@@ -57,8 +57,9 @@ def permuted_behind_switches(snapshot: Snapshot, devices: Sequence[Device]) -> b
     return hopper and all(counts) and (all(switched) or min(counts) > MAX_BRIDGED)
 
 
-PERMUTED = "NCCL can swap results in this order (nccl #1906): {} is safe"
-"""The warning about devices that `permuted_behind_switches` finds, for what names their ascending order."""
+PERMUTED = "in this order NCCL can mix up results (bug 1906): {} is safe"
+"""The warning about devices that `permuted_behind_switches` finds, for what names their ascending order. It
+matters to several processes only."""
 
 
 def on_one_node(one: Device | Nic, other: Device | Nic, word: str | None) -> bool:

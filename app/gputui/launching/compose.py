@@ -43,6 +43,12 @@ def launcher_of(options: LaunchOptions) -> Launcher:
     return recognised(unwrap(options.command)[1]) if options.launcher == AUTO else LAUNCHERS[options.launcher]
 
 
+def starts_several(options: LaunchOptions, intent: Intent) -> bool:
+    """Whether the command is known to start several processes that work together: through a launcher, or as
+    its own options or scripts say."""
+    return launcher_of(options).name != "python" or (intent.count or intent.group) is not None
+
+
 def compose(
     devices: Sequence[Device],
     options: LaunchOptions,

@@ -18,7 +18,7 @@ from gputui.choosing.named_devices import NONE, entries_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import Tell
 from gputui.inventory.light_dataclasses import frozen, replace
-from gputui.launching.compose import compose, refusal
+from gputui.launching.compose import compose, refusal, starts_several
 from gputui.launching.daemonizers import refusal_of
 from gputui.launching.environment_hints import THREADS, threads_near
 from gputui.launching.host_environment import HostEnvironment, ThisHost
@@ -169,6 +169,7 @@ def prepare(
     request = replace(devices, count=settled.count, names=settled.names, group=settled.group).request(
         settings.rules,
         facts=_facts(read, settled),
+        ranked=starts_several(asked.options, intent),
         purpose=program_and_script(asked.options.command),
         job=job,
         time_limit=asked.options.time_limit,

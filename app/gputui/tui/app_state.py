@@ -804,9 +804,12 @@ class AppState:
     @property
     def order_warning(self) -> str | None:
         """The warning that NCCL may get the order wrong, else None."""
-        if permuted_behind_switches(self.box, self.selected):
-            return PERMUTED.format(f"{key_of('order', self.screen.keymap)} by index")
-        return None
+        if not (self.options.command and permuted_behind_switches(self.box, self.selected)):
+            return None
+        from gputui.launching.compose import starts_several
+
+        several = starts_several(self.options, self.intent)
+        return PERMUTED.format(f"{key_of('order', self.screen.keymap)} by index") if several else None
 
     @property
     def in_line(self) -> Waiters:

@@ -10,9 +10,6 @@ from gputui.inventory.light_dataclasses import frozen, replace
 WIDE = 120
 """Cells from which there are two columns: the table with what is below it, and the other panels."""
 
-JOINED = 80
-"""Cells from which one heading has room for the numbers of the jobs and of the queue."""
-
 _TABLE, _FULL_TABLE = 89, 105
 """Cells of the first column from which its table has all usual columns where all devices have one name, and
 from which its bars are longer too."""
@@ -171,10 +168,6 @@ def lay_out(
         heading = {part.name: Size(1, 1, max(part.size[1:3])) for part in side if not part.grows}
         left = [replace(part, size=heading.get(part.name, part.size)) for part in left]
     heights = share(left_over, left)
-    if width >= JOINED and {("jobs", 1), ("queue", 1)} <= {*heights} and left[0].grows:
-        # The heading of the queue has the numbers of both.
-        (first, lines), *others = heights
-        heights = (first, lines + 1), *(each for each in others if each[0] != "jobs")
     if shown is None:
         heights = _without_blank_lines(heights, left)
     return Layout(roomy, table, Column(width, heights), beside)

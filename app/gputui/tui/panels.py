@@ -21,7 +21,6 @@ from gputui.tui.views.processes import (
     lines_with_heading,
     processes,
 )
-from gputui.tui.views.queue import devices_in_panel, facts_of_panel, lines_of_panel, queue_panel
 from gputui.tui.views.text import Line
 from gputui.tui.views.timelines import charted, charts_key, timelines_pane
 
@@ -45,8 +44,6 @@ _RESERVED, _RESERVED_BELOW = 8, 2
 """Most lines that a panel reserves for devices, where there are two columns and where there is one: other
 panels need lines."""
 
-_RESERVED_IN_LINE, _RESERVED_OF_DEVICES = 3, 6
-"""Lines of the queue that are reserved for waiters where anybody waits, and for when devices will be free."""
 
 _LEAST_OF_DEVICE, _ALL_OF_DEVICE = 7, 30
 """Lines of the panel of one device: its state and a group of facts; all its facts. They are the same for
@@ -69,7 +66,7 @@ class Panel:
     grows   whether it takes the remaining room
     spare   whether it is shown only in lines that no other panel wants
     narrow  whether it is also shown where there is only one column
-    action  the action of `tui/actions.py` that a click on it performs
+    action  the action of `tui/actions.py` that a click on it performs, or a function that chooses it
     """
 
     name: str
@@ -81,7 +78,7 @@ class Panel:
     grows: bool = False
     spare: bool = False
     narrow: bool = True
-    action: str = ""
+    action: str | Callable[[AppState], str] = ""
 
 
 def _of_any_size(facts: Facts) -> Callable[[AppState, int, int], object]:
@@ -111,26 +108,27 @@ def _size_of_processes(app_state: AppState, width: int) -> Size:
 
 
 def _jobs(app_state: AppState, width: int, height: int) -> list[Line]:
-    # Imported here: not needed without jobs.
-    from gputui.tui.views.jobs import jobs_panel
+    # Imported here, as below: not needed without jobs and waiters.
+    from gputui.tui.views.jobs_and_queue import panel
 
-    return jobs_panel(app_state, width, height)
+    return panel(app_state, width, height)
 
 
 def _size_of_jobs(app_state: AppState, width: int) -> Size:
-    if not app_state.box.jobs:
+    if not (app_state.box.jobs or app_state.box.waiters):
         return NOTHING
-    from gputui.tui.views.jobs import size_of_jobs
+    from gputui.tui.views.jobs_and_queue import MOST_LINES, lines_wanted
 
-    return Size(*size_of_jobs(app_state.box, width < WIDE))
+    # Where there are two columns, its lines are reserved: who comes and goes changes no other panel.
+    return Size(2, MOST_LINES if width >= WIDE else lines_wanted(app_state))
 
 
 def _facts_of_jobs(app_state: AppState) -> object:
-    if not app_state.box.jobs:
+    if not (app_state.box.jobs or app_state.box.waiters):
         return ()
-    from gputui.tui.views.jobs import facts_of_jobs
+    from gputui.tui.views.jobs_and_queue import facts_of_panel
 
-    return facts_of_jobs(app_state, app_state.box)
+    return facts_of_panel(app_state)
 
 
 def _size_of_timelines(app_state: AppState, _: int) -> Size:
@@ -144,18 +142,6 @@ def _size_of_timelines(app_state: AppState, _: int) -> Size:
 
 def _size_of_device(app_state: AppState, _: int) -> Size:
     return Size(_LEAST_OF_DEVICE, _ALL_OF_DEVICE) if app_state.rows else NOTHING
-
-
-def _size_of_queue(app_state: AppState, width: int) -> Size:
-    wanted, most = lines_of_panel(app_state, side_width(width))
-    if not wanted:
-        return NOTHING
-    if width < WIDE:
-        return Size(2, wanted, most)
-    # Reserve lines for when others take a device or join the line.
-    more = max(0, _RESERVED_OF_DEVICES - len(devices_in_panel(app_state.outlook, app_state.box)))
-    more += max(0, _RESERVED_IN_LINE - len(app_state.box.waiters))
-    return Size(2, wanted + more, most + more)
 
 
 def _size_of_links(app_state: AppState, width: int) -> Size:
@@ -212,8 +198,14 @@ PANELS: tuple[Panel, ...] = (
         narrow=False,
         action="device",
     ),
-    Panel("queue", "Queue", queue_panel, _size_of_queue, _of_any_size(facts_of_panel), action="queue"),
-    Panel("jobs", "Your jobs", _jobs, _size_of_jobs, _of_any_size(_facts_of_jobs), action="jobs"),
+    Panel(
+        "jobs",
+        "Jobs and queue",
+        _jobs,
+        _size_of_jobs,
+        _of_any_size(_facts_of_jobs),
+        action=lambda app_state: "jobs" if app_state.box.jobs else "queue",
+    ),
     Panel(
         "links",
         "Links",

@@ -1,4 +1,4 @@
-"""The jobs: a line each, the devices of one of them, its log; news about them; and their panel."""
+"""The jobs: a line each, the devices of one of them, its log; and news about them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from rich.cells import chop_cells
 from gputui.choosing.claimed_use import ClaimedUse
 from gputui.choosing.verdict_text import claimed_and_runs_on
 from gputui.inventory.formatting import duration, gpus, peak_size, printable, size
-from gputui.inventory.job import Job, grouped, place_in_list
+from gputui.inventory.job import Job, grouped
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.jobs.columns import how_long, job_columns, labels_of
-from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.views.columns import USUAL, Columns
 from gputui.tui.views.table import heading, row
@@ -22,10 +21,8 @@ from gputui.tui.views.text import (
     Line,
     cells_of,
     clip,
-    clip_command,
     fit,
     table_lines,
-    title,
     told_lines,
     wrap,
 )
@@ -34,29 +31,25 @@ _NONE = (
     " no jobs: d on the main screen, or gputui run --detach, starts one",
     " those of other boxes: :nodes, D, or gputui jobs --hosts all",
 )
-_LOG_LINES = 4
-"""Lines of a log in the panel: more would displace the queue and the processes."""
 
 _WIDE = 100
 """The width in cells from which a line has the peak memory, and ends with the last line of the log."""
-_LONG_STATE = 60
-"""The width in cells from which the state in the panel has the time that a job waits or has waited."""
 _LINES_OF_LAUNCH = 2
 """The most lines of a launch line on the jobs page: `y` copies all of it."""
-_MOST_ENDED = 3
-"""The most ended jobs in the panel."""
-_RECENT = 60.0
-"""Seconds since its end for which a job asks for a line where there are few."""
 
 
 def numbers(jobs: Sequence[Job]) -> str:
     """How many run, wait and have ended, an experiment counted once: "1 running, 2 ended"."""
+    return ", ".join(counts(jobs))
+
+
+def counts(jobs: Sequence[Job]) -> list[str]:
+    """The same as a list."""
     heads = [head for head, *_ in grouped(jobs)]
     waiting, ended = sum(job.state == "waiting" for job in heads), sum(job.over for job in heads)
-    counts = [f"{len(heads) - waiting - ended or 'none'} running"] if jobs else []
-    counts += [f"{waiting} waiting"] if waiting else []
-    counts += [f"{ended} ended"] if ended else []
-    return ", ".join(counts)
+    found = [f"{len(heads) - waiting - ended or 'none'} running"] if jobs else []
+    found += [f"{waiting} waiting"] if waiting else []
+    return found + ([f"{ended} ended"] if ended else [])
 
 
 def listed(
@@ -70,26 +63,13 @@ def listed(
     of the log."""
     if not jobs:
         return [clip(((words, "dim"),), width) for words in _NONE]
-    return [clip(line, width) for line in _rows(jobs, width, now, snapshot, uses, heading=True)]
-
-
-def _rows(
-    jobs: Sequence[Job],
-    width: int,
-    now: float,
-    snapshot: Snapshot | None,
-    uses: Mapping[str, str],
-    heading: bool = False,
-) -> list[Line]:
-    """The same lines, uncut. In a narrow panel, the state has no words about the time, so that the names have
-    room."""
-    state = "outcome ran" if heading or width >= _LONG_STATE else "short time"
-    names = f"id {state} on peak use title log" if width >= _WIDE else f"id {state} on use title"
+    wide = width >= _WIDE
+    names = f"id outcome ran on{' peak' * wide} use title{' log' * wide}"
     columns = [
         replace(column, most=max(column.most, width // 3)) if column.name == "NAME" else column
         for column in job_columns(names, now, snapshot, uses)
     ]
-    return table_lines(columns, jobs, heading, before="  ")
+    return [clip(line, width) for line in table_lines(columns, jobs, heading=True, before="  ")]
 
 
 def unclaimed_uses_of(app_state: AppState) -> dict[str, str]:
@@ -207,60 +187,3 @@ def log(pieces: Sequence[str], height: int, back: int) -> tuple[list[Line], int]
     back = min(back, max(0, len(pieces) - height))
     end = len(pieces) - back
     return [((f" {piece}", ""),) for piece in pieces[max(0, end - height) : end]], back
-
-
-# The panel of the main screen
-
-
-def jobs_panel(app_state: AppState, width: int, height: int) -> list[Line]:
-    """Our jobs below their heading, and where there is room the end of the log of the running job."""
-    snapshot = app_state.box
-    if not snapshot.jobs:
-        return [title("your jobs", width, "none")]
-    jobs, more, tail = _content(snapshot)
-    room = height - 1
-    # With only one or two lines, the rule counts the other jobs.
-    most = room - 1 if room > 2 and (more or len(jobs) > room) else room
-    if len(jobs) > most:
-        newest = sorted(jobs, key=lambda job: (job.over, -job.created))
-        more += len(jobs) - most
-        jobs = sorted(newest[:most], key=place_in_list)
-    rows = _rows(jobs, width, snapshot.time, snapshot, unclaimed_uses_of(app_state))
-    key = key_of("jobs", app_state.screen.keymap)
-    told = f"{more} more: {key}" if more and rows else key
-    head = title("your jobs", width, numbers(snapshot.jobs), told if room <= 2 else "")
-    lines = [head, *(clip_command(row, width - 1) for row in rows)]
-    if more and room > 2:
-        lines.append(((f"   … {told}", "dim"),))
-    room = height - len(lines) - 1
-    if tail is not None and room > 0:
-        pieces = pieces_of(tail.tail[-room:], width, wraps=False)
-        lines += [((f" log of {tail.id}", "title"),), *(((f" {piece}", ""),) for piece in pieces)]
-    return lines
-
-
-def _content(snapshot: Snapshot) -> tuple[list[Job], int, Job | None]:
-    """The jobs that have not ended and the last ones that have, of an experiment only the job that runs it;
-    how many others there are; and the job whose log is shown."""
-    groups = grouped(snapshot.jobs)
-    heads = [group[0] for group in groups]
-    shown = heads[: sum(not job.over for job in heads) + _MOST_ENDED]
-    # The log of a run of an experiment says more than that of the job that runs it.
-    running = [job for group in groups for job in reversed(group) if job.state == "running"]
-    return shown, len(heads) - len(shown), next((job for job in (*running, *shown) if job.tail), None)
-
-
-def size_of_jobs(snapshot: Snapshot, few: bool) -> tuple[int, int, int]:
-    """The panel's least lines, the lines that it would fill, and those with the whole log. Where lines are
-    `few`, it asks for none for jobs that ended a while ago, and where all have, for none at all."""
-    jobs, more, tail = _content(snapshot)
-    since = snapshot.time - _RECENT if few else 0.0
-    asking = [job for job in jobs if not job.over or (job.ended or 0.0) >= since]
-    every, log = 1 + bool(more) + len(jobs) + bool(tail), len(tail.tail) if tail else 0
-    wanted = every - (len(jobs) - len(asking)) + min(_LOG_LINES, log)
-    return 2, wanted if asking else 0, every + log
-
-
-def facts_of_jobs(app_state: AppState, snapshot: Snapshot) -> object:
-    """Everything that the panel depends on."""
-    return snapshot.jobs, [how_long(job, snapshot.time) for job in snapshot.jobs], app_state.unclaimed_uses

@@ -145,18 +145,16 @@ def hanging(line: Line, width: int) -> list[Line]:
     return [*lines, *(((" " * indent, ""), (piece, style)) for piece in more)]
 
 
-def wrapped_where_free(
-    rows: Sequence[Line], width: int, room: int, order: Sequence[int] | None = None
-) -> list[list[Line]]:
-    """The lines of each row, at least one. In the `order` of their indices (default: from the top), rows that
-    are too long are wrapped where `room` has lines for the whole row, else cut."""
+def wrapped_where_free(rows: Sequence[Line], width: int, room: int) -> list[list[Line]]:
+    """The lines of each row, at least one. From the top, rows that are too long are wrapped where `room` has
+    lines for the whole row, else cut."""
     wholes, left = [hanging(row, width) for row in rows], room - len(rows)
-    for place in range(len(rows)) if order is None else order:
+    for place, row in enumerate(rows):
         more = len(wholes[place]) - 1
         if more <= left:
             left -= more
         else:
-            wholes[place] = [clip_command(rows[place], width)]
+            wholes[place] = [clip_command(row, width)]
     return wholes
 
 

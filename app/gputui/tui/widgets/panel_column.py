@@ -20,13 +20,14 @@ class PanelColumn(Lines):
         super().__init__(id=id)
         self._perform = perform
         self._column = Column(0)
+        self._app_state = AppState({})
         self._built: dict[str, tuple[object, list[Line]]] = {}
 
     def show(self, app_state: AppState, column: Column | None) -> None:
         """Show the panels of the column; None hides the widget."""
         self.display = column is not None and bool(column.heights)
         if column is not None and self.display:
-            self._column = column
+            self._column, self._app_state = column, app_state
             self._show(
                 [line for name, height in column.heights for line in self._panel(app_state, name, height)]
             )
@@ -52,5 +53,6 @@ class PanelColumn(Lines):
         top = 0
         for name, height in self._column.heights:
             if top <= event.y < top + height:
-                self._perform(PANELS_BY_NAME[name].action)
+                action = PANELS_BY_NAME[name].action
+                self._perform(action if isinstance(action, str) else action(self._app_state))
             top += height
