@@ -61,10 +61,6 @@ class MainView(SelectionView, Protocol):
         """Width of the device table, in cells, without the panels beside it."""
 
     @property
-    def message(self) -> str:
-        """The message that is shown, "" for none."""
-
-    @property
     def message_shown(self) -> Message | None:
         """The same with its time and its style, None for none."""
 
