@@ -246,7 +246,7 @@ async def test_sorting_and_filtering_by_keys() -> None:
         assert "3 of 8" in s.texts("#table")[0] and "esc" in s.texts("#table")[0]
         await s.press("escape")
         assert len(s.texts("#table")) == 9 and s.app.is_running
-        s.main.save_screen(ScreenSettings(filter="nobody"))
+        s.main.set_app_state(s.main.app_state.with_screen(ScreenSettings(filter="nobody")))
         assert "no GPU matches" in " ".join(s.texts("#table"))
         await s.press("space")
         assert s.selected == []
@@ -369,9 +369,9 @@ def test_a_persons_own_columns_leave_the_states_their_room() -> None:
 async def test_details_are_read_only_while_a_column_shows_them() -> None:
     async with session() as s:
         assert not any(Want.DETAILS in want for want in s.source.wanted)
-        s.main.save_screen(ScreenSettings(columns=("throttle",)))
+        s.main.set_app_state(s.main.app_state.with_screen(ScreenSettings(columns=("throttle",))))
         await s.until(lambda: Want.DETAILS in s.source.wanted[-1])
-        s.main.save_screen(ScreenSettings())
+        s.main.set_app_state(s.main.app_state.with_screen(ScreenSettings()))
         await s.until(lambda: Want.DETAILS not in s.source.wanted[-1])
 
 

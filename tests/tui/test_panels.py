@@ -74,7 +74,7 @@ async def test_what_is_told_of_devices_follows_the_filter_and_says_so() -> None:
     async with session("shared", size=(130, 50)) as s:
         whole = everything(s)
         assert all(user in whole for user in ("mira", "ines", "bo")) and "filter" not in whole
-        s.main.save_screen(s.main.app_state.screen._replace(filter="ines"))
+        s.main.set_app_state(s.main.app_state.with_screen(s.main.app_state.screen._replace(filter="ines")))
         assert [device.index for device in s.main.app_state.rows] == [3]
         for name in ("processes", "timelines"):
             head = next(line for line in s.texts("#history") if f"─ {name} " in line)
@@ -118,7 +118,9 @@ async def test_processes_without_a_command_are_told_apart_beside_the_table() -> 
 
 async def test_a_filter_of_any_length_is_told_in_the_room_there_is() -> None:
     async with session("shared", size=(130, 40)) as s:
-        s.main.save_screen(s.main.app_state.screen._replace(filter="\x1b[2J" + "o" * 300))
+        s.main.set_app_state(
+            s.main.app_state.with_screen(s.main.app_state.screen._replace(filter="\x1b[2J" + "o" * 300))
+        )
         assert "esc clears" in " ".join(" ".join(s.texts("#table")).split())
         assert "─ processes" in everything(s) and "\x1b" not in everything(s)
         await s.press("@timelines")
@@ -128,7 +130,7 @@ async def test_a_filter_of_any_length_is_told_in_the_room_there_is() -> None:
 
 async def test_the_page_of_timelines_shows_the_devices_that_the_table_lists() -> None:
     async with session("shared", size=(130, 40)) as s:
-        s.main.save_screen(s.main.app_state.screen._replace(filter="free"))
+        s.main.set_app_state(s.main.app_state.with_screen(s.main.app_state.screen._replace(filter="free")))
         listed = [device.key for device in s.main.app_state.rows]
         await s.press("@timelines")
         body = s.app.screen.query_one("#page-body", Lines)
@@ -248,6 +250,8 @@ async def test_the_details_of_the_device_at_the_cursor_are_read_while_its_panel_
         assert "─ GPU 1" in everything(s)
         await s.press("up")
         await s.until(lambda: asked[-1:] == [{first}])
-        s.main.save_screen(s.main.app_state.screen._replace(hidden=("device",)))
+        s.main.set_app_state(
+            s.main.app_state.with_screen(s.main.app_state.screen._replace(hidden=("device",)))
+        )
         await s.until(lambda: asked[-1:] == [set()])
         assert "throttling" not in everything(s)

@@ -83,7 +83,7 @@ def test_nothing_is_made_behind_a_link_of_another_user(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(link))
     assert "another user" in call("config", "--write").refused(2)
     with pytest.raises(SettingsError, match="another user"):
-        save({"XDG_CONFIG_HOME": str(link), "HOME": str(tmp_path)}, [("screen", "theme", "light")])
+        save({"XDG_CONFIG_HOME": str(link), "HOME": str(tmp_path)}, [(("screen", "theme"), "light")])
     assert not [*ours.iterdir()]
 
 

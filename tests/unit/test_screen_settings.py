@@ -5,12 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from gputui.allocating.save_settings import save_screen
+from gputui.allocating.save_settings import save
 from gputui.allocating.settings import DEFAULT_SCREEN, ScreenSettings, SettingsError, settings
 from gputui.system import files
 from gputui.tui.actions import ACTIONS
@@ -34,6 +35,11 @@ hidden = ["links"]
 copy = "c"   # as everywhere
 cpu = "y"
 """
+
+
+def save_screen(environ: Mapping[str, str], before: ScreenSettings, after: ScreenSettings) -> None:
+    fields = zip(ScreenSettings._fields, before, after, strict=True)
+    save(environ, [(("screen", field), new) for field, old, new in fields if old != new])
 
 
 @pytest.fixture

@@ -7,23 +7,14 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from gputui.allocating.settings import BOM, ScreenSettings, SettingsError, own_file, refuse_of_others
+from gputui.allocating.settings import BOM, SettingsError, own_file, refuse_of_others
 from gputui.system.environment import Environ
 from gputui.system.files import NoHomeError, alone, private_folder, state_folder, write_private
 
-_KEYS = {"keymap": "keys"}
-"""The key in the file for a field of ScreenSettings, where it is not the field's name."""
 
-
-def save_screen(environ: Environ, before: ScreenSettings, after: ScreenSettings) -> None:
-    """Write the differences into the user's settings file; see `save`."""
-    fields = zip(ScreenSettings._fields, before, after, strict=True)
-    save(environ, [("screen", _KEYS.get(field, field), new) for field, old, new in fields if old != new])
-
-
-def save(environ: Environ, changes: Iterable[tuple[str, str, object]]) -> None:
-    """Write the changes (table, key, new value; None: the default) into the user's settings file; everything
-    else in it stays as it is.
+def save(environ: Environ, changes: Iterable[tuple[tuple[str, str], object]]) -> None:
+    """Write the changes (table and key, new value; None: the default) into the user's settings file;
+    everything else in it stays as it is.
 
     Raises SettingsError where there is no home folder, the file is not TOML, or it cannot be written.
     """
@@ -49,7 +40,7 @@ def save(environ: Environ, changes: Iterable[tuple[str, str, object]]) -> None:
                 raise SettingsError(f"{named}: the file is read-only")
             text = file.read_bytes().decode() if is_there else ""
             changed = text.removeprefix(BOM)
-            for table, key, value in changes:
+            for (table, key), value in changes:
                 changed = _with(changed, table, key, value, named)
             if "\r\n" in text:
                 changed = re.sub(r"(?<!\r)\n", "\r\n", changed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -380,14 +380,15 @@ class AppState:
         ours = tuple(d for d in found if self.selected and d.vendor == self.vendor.name)
         return ours or tuple(d for d in found if d.apart is None) or found
 
-    def move_cursor(self, by: int) -> AppState:
-        """The app state with the cursor some rows further, stopping at the ends."""
-        rows = self.rows
+    def move_cursor(self, by: int, among: Sequence[Device] | None = None) -> AppState:
+        """The app state with the cursor some rows further, stopping at the ends; `among` are the devices that
+        a page lists, None for the rows."""
+        rows = self.rows if among is None else among
         if not rows:
             return self
         place = next((i for i, d in enumerate(rows) if d.key == self.cursor), None)
         if place is None:
-            # The cursor is on a selected device that the filter hides.
+            # The cursor is on a device that is not listed.
             return replace(self, cursor=rows[-1 if by > 1 else 0].key)
         return replace(self, cursor=rows[min(max(place + by, 0), len(rows) - 1)].key)
 

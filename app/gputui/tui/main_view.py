@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from textual.app import App
 from textual.screen import Screen
 
-from gputui.allocating.settings import ScreenSettings, Settings
+from gputui.allocating.settings import Settings
 from gputui.tui.app_state import AppState
 from gputui.tui.message_log import Kind, Message
 
@@ -39,10 +39,6 @@ class SelectionView(Protocol):
     def clear_message(self) -> None:
         """Show no message."""
 
-    def save_screen(self, screen: ScreenSettings) -> None:
-        """Show the screen with other settings, and save them in the user's settings if the box is this
-        machine."""
-
     def redraw_page(self) -> None:
         """Draw the page that is open over the main screen, if any: the app state has changed."""
 
@@ -63,10 +59,6 @@ class MainView(SelectionView, Protocol):
     @property
     def table_width(self) -> int:
         """Width of the device table, in cells, without the panels beside it."""
-
-    @property
-    def message(self) -> str:
-        """The message that is shown, "" for none."""
 
     @property
     def message_shown(self) -> Message | None:

@@ -11,7 +11,6 @@ from textual.app import App
 from textual.screen import Screen
 
 from gputui.allocating.device_request import DeviceRequest
-from gputui.allocating.settings import ScreenSettings
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.choosing.named_devices import short_names
 from gputui.choosing.verdict import verdicts
@@ -264,10 +263,6 @@ class BoxNodes(Nodes[LaunchRequest]):
     def clear_message(self) -> None:
         """Show no message."""
         self.view.clear_message()
-
-    def save_screen(self, screen: ScreenSettings) -> None:
-        """Save how the main screen's rows are sorted and filtered."""
-        self.view.save_screen(screen)
 
     def redraw_page(self) -> None:
         """Draw the page."""

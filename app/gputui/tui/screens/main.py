@@ -146,11 +146,11 @@ class MainScreen(Screen[None]):
         self._log = MessageLog()
         self.page_action = ""
         """The action that opened the last page."""
-        self._saved_screen, self._saving = app_state.screen, threading.Lock()
+        self._saving = threading.Lock()
         self._saver: threading.Thread | None = None
         self._not_saved: str | None = None
         self._unsaved: dict[tuple[str, str], Any] = {}
-        """Values by table and key, which are not saved because the box is not this machine."""
+        """Values by table and key that are not saved yet, or never because the box is not this machine."""
         self._list = Container(id="list")
         self._history, self._lists = (PanelColumn(name, self.perform) for name in ("history", "lists"))
         self._frame: list[tuple[Lines, list[int]]] | None = None
@@ -305,25 +305,16 @@ class MainScreen(Screen[None]):
         self.selection.finish_digits()
         self.selection.click(key)
 
-    def save_screen(self, screen: ScreenSettings) -> None:
-        """Show the screen with other settings, and save them in the user's settings. On the box of a demo or
-        a recording, which says nothing about this machine, they last as long as the screen."""
-        before = self.app_state.screen
-        if screen.theme != before.theme:
-            self.app.theme = screen.theme or default_theme(self.app_state.environ)
-        if screen.interval != before.interval:
-            self._sampler.set_interval(screen.interval or DEFAULT_INTERVAL)
-        self.set_app_state(self.app_state.with_screen(screen))
-        if not self.app_state.label:
-            self._saver = in_background("save settings", self._save_settings)
-
     def save_setting(self, table: str, key: str, value: Any, saved: Callable[[Settings], object]) -> None:
         """Save one setting (None: the default) in the user's settings, and use it. `saved` is called with the
-        settings afterwards, unless they are the screen's own."""
-        if table == "screen":
-            self.save_screen(self.app_state.screen._replace(**{key: value}))
-            return
+        settings afterwards, unless they are the screen's own. On the box of a demo or a recording, which says
+        nothing about this machine, a setting lasts as long as the screen."""
         environ, label = self.app_state.environ, self.app_state.label
+        if table == "screen":
+            self._use(self.app_state.screen._replace(**{key: value}))
+            if label:
+                return
+        self._unsaved[table, key] = value
 
         def use(found: Settings) -> None:
             self.set_app_state(self.app_state.with_rules(found.rules))
@@ -334,16 +325,25 @@ class MainScreen(Screen[None]):
 
             with self._saving:
                 try:
-                    if label:
-                        self._unsaved[table, key] = value
-                    else:
-                        save(environ, [(table, key, value)])
-                    self.app.call_later(use, settings(environ, self._unsaved))
+                    # Whoever comes first saves what has been changed until then.
+                    if self._unsaved and not label:
+                        save(environ, [self._unsaved.popitem() for _ in range(len(self._unsaved))])
+                    if table != "screen":
+                        self.app.call_later(use, settings(environ, self._unsaved))
                     self._not_saved = None
                 except SettingsError as error:
                     self._tell_not_saved(error)
 
         self._saver = in_background("save settings", work)
+
+    def _use(self, screen: ScreenSettings) -> None:
+        """Show the screen with other settings."""
+        before = self.app_state.screen
+        if screen.theme != before.theme:
+            self.app.theme = screen.theme or default_theme(self.app_state.environ)
+        if screen.interval != before.interval:
+            self._sampler.set_interval(screen.interval or DEFAULT_INTERVAL)
+        self.set_app_state(self.app_state.with_screen(screen))
 
     def _tell_not_saved(self, error: SettingsError) -> None:
         self._not_saved = f"settings not saved: {error}"
@@ -356,22 +356,6 @@ class MainScreen(Screen[None]):
             if self._saver.is_alive():
                 return "settings not saved: it takes too long"
         return self._not_saved
-
-    def _save_settings(self) -> None:
-        """Write the changes since the last time; of several concurrent changes the last one counts."""
-        from gputui.allocating.save_settings import save_screen
-
-        with self._saving:
-            before = self._saved_screen
-            after = self.app_state.screen._replace(filter=before.filter)
-            if before == after:
-                return
-            self._saved_screen = after
-            try:
-                save_screen(self.app_state.environ, before, after)
-                self._not_saved = None
-            except SettingsError as error:
-                self._tell_not_saved(error)
 
     def _open_palette(self, typed: str = "") -> None:
         from gputui.tui.screens.palette import PaletteScreen
@@ -547,7 +531,6 @@ class MainScreen(Screen[None]):
         words = self.app_state.set_aside
         if words and self._whole:
             # The filter stays in the settings: another box may have matching devices.
-            self._saved_screen = self._saved_screen._replace(filter="")
             self.set_app_state(replace(self.app_state, set_aside=""))
             self.show_message(f"filter “{printable(words)}” matches nothing here: not applied", "warn")
 

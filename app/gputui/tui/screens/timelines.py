@@ -156,11 +156,7 @@ class TimelinesScreen(Page):
         """Go to the next device with charts; the main screen's cursor goes with it."""
         self._pointed = None
         app_state = self.app_state
-        keys = [device.key for device in charted(app_state, self._metric)]
-        if keys:
-            place = keys.index(app_state.cursor) + by if app_state.cursor in keys else 0
-            cursor = keys[min(max(0, place), len(keys) - 1)]
-            self.view.set_app_state(replace(app_state, cursor=cursor))
+        self.view.set_app_state(app_state.move_cursor(by, charted(app_state, self._metric)))
         self.draw()
 
     def action_one(self) -> None:
