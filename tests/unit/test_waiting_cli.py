@@ -354,3 +354,28 @@ def _cpu(pid: int) -> float:
     """Seconds of CPU time of a process, to a hundredth."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize("how", [(), ("--detach",), ("--attach",)])
+def test_a_wait_in_vain_is_refused_before_a_job_is_started(box: Box, how: tuple[str, ...]) -> None:
+    for words, status in (
+        (("-n", "9", "--", "true"), 4),
+        (("-n", "1", "--min-free", "500G", "--", "true"), 4),
+        (("-n", "1", "--", "no-such-program-anywhere"), 127),
+        (("-n", "2", "--", "/"), 126),
+    ):
+        found, out, err = box.call("run", "-q", "--wait", "--window", "0", *how, *words)
+        assert (found, out) == (status, "") and len(lines_of(err)) == 1, words
+    assert all_jobs(box.environ) == []
+
+
+def test_a_program_that_a_job_may_make_before_is_only_a_warning(box: Box) -> None:
+    box.hold(0)
+    status, out, _ = box.call("run", "-q", "--detach", "-n", "1", "--", "sleep", "600")
+    status, _, err = box.call(
+        "run", "-q", "--detach", "-n", "1", "--after", out.strip(), "--", "./made-later"
+    )
+    assert status == 0 and "made-later" in err
+    for job in all_jobs(box.environ):
+        stop(job)
+        ended(job)

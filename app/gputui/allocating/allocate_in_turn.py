@@ -42,20 +42,18 @@ def refuse_elsewhere(source: Source) -> None:
         raise RequestError("--wait cannot be used with --demo or --from: those devices never become free")
 
 
-def allocate_in_turn(
-    allocator: Allocator, listener: TurnListener, sleep: Callable[[float], None]
-) -> Allocation:
-    """The devices of a request, as soon as they are available. Raises what `allocate` and `sleep` raise.
+def awaited(allocator: Allocator) -> tuple[Snapshot, frozenset[str] | None, int]:
+    """The box, the keys of the devices that a request may wait for (None: any), and how many it waits for.
 
-    The place in line is kept until the devices are held, so that nobody behind us can take them first.
+    Raises RequestError, and NotEnoughError where the box could not give so many if nobody used any.
     """
     request = allocator.request
-    refuse_elsewhere(allocator.source)
+    if request.wait is not None:
+        refuse_elsewhere(allocator.source)
     allocator.want |= _LOOK
     if request.min_free is not None:
         # The shortest reading leaves out the memory of devices in use: some are always too small.
         allocator.want &= ~Want.VERDICT
-    began = time.monotonic()
     snapshot = allocator.read()
     keys = _eligible(allocator, snapshot)
     count = request.count if request.count is not None else len(allocator.named(snapshot))
@@ -63,6 +61,18 @@ def allocate_in_turn(
     if count > can:
         raise NotEnoughError(waits_for_ever(count, can), waiting_helps=False)
     allocator.agree(count if request.picks else allocator.named(snapshot), snapshot)
+    return snapshot, keys, count
+
+
+def allocate_in_turn(
+    allocator: Allocator, listener: TurnListener, sleep: Callable[[float], None]
+) -> Allocation:
+    """The devices of a request, as soon as they are available. Raises what `allocate` and `sleep` raise.
+
+    The place in line is kept until the devices are held, so that nobody behind us can take them first.
+    """
+    request, began = allocator.request, time.monotonic()
+    snapshot, keys, count = awaited(allocator)
     step = _step(snapshot, keys)
     wait = Wait(
         allocator.environ,

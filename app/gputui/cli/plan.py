@@ -36,7 +36,7 @@ from gputui.cli.request_options import AUTO
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.text_table import packed
-from gputui.launching.compose import compose, refusal
+from gputui.launching.compose import compose, on_any
 from gputui.launching.intent import DeviceCount
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.quoting import quote
@@ -172,7 +172,7 @@ def main(args: Call) -> int:
     if args.use is not None:
         return _use(args, options, made, found, count)
     devices = len(found.devices)
-    if made.training is not None and nodes == 1 and (why := refusal(options, devices, os.environ)):
+    if made.training is not None and nodes == 1 and (why := on_any(options, devices, os.environ).refusal):
         # The command as it is cannot be started on these devices. (--use changes it.)
         raise WrongCallError(why)
     # (The lines of a plan name the devices in use.)

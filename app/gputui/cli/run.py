@@ -30,12 +30,14 @@ from gputui.inventory.errors import GputuiError
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.typed_json import DocumentError
 from gputui.jobs import FOLDER
+from gputui.launching.compose import on_any
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions, Meeting
 from gputui.launching.memory_warning import memory_warning
 from gputui.launching.shell_words import one_word_for_several
-from gputui.launching.start import CANNOT_START, StartError
+from gputui.launching.start import CANNOT_START, StartError, look_ahead
 from gputui.requesting.launch_request import LaunchRequest, received
+from gputui.requesting.prepared_launch import PreparedLaunch
 from gputui.system.environment import given_environment
 from gputui.system.trust import who_can_change
 
@@ -183,6 +185,8 @@ def _run(args: Call, asked: LaunchRequest, foreground: Foreground | None) -> int
     prepared = prepared_call(asked, own_job())
     request = prepared.request
     waits = request.wait is not None and not request.cpu_only
+    if (asked.awaited or waits) and not args.dry_run:
+        _look_ahead(prepared)
     if as_job and (asked.awaited or waits) and not args.dry_run:
         from gputui.cli.run_as_job import queue
 
@@ -226,6 +230,18 @@ def _run(args: Call, asked: LaunchRequest, foreground: Foreground | None) -> int
 
         return start_with(allocation, launch, args, prepared.asked, foreground)
     return allocation.start(lambda lease: _become(launch, lease))
+
+
+def _look_ahead(prepared: PreparedLaunch) -> None:
+    """Raise StartError where a call would wait for devices in vain, because its program cannot be started;
+    only warn where it waits for jobs, which may make that program."""
+    launch = on_any(prepared.asked.options, prepared.request.size, os.environ, intent=prepared.intent)
+    try:
+        look_ahead(launch, given_environment())
+    except StartError as error:
+        if not prepared.asked.awaited:
+            raise
+        warn(str(error))
 
 
 def _become(launch: Launch, lease: Lease | None) -> NoReturn:

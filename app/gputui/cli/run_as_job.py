@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputui.allocating.allocate_in_turn import refuse_elsewhere
+from gputui.allocating.allocate_in_turn import awaited
 from gputui.allocating.allocation import Allocation
 from gputui.allocating.allocator import Allocator
 from gputui.cli.allocation_listener import AllocationListener
-from gputui.cli.common import DONE, Call, opened, print_json, print_line, say, source_of, warn
+from gputui.cli.common import DONE, Call, opened, print_json, print_line, say, warn
 from gputui.cli.job_output import attached, say_how_to_come_back
 from gputui.cli.run_held import obey_input
 from gputui.inventory.formatting import devices_text
@@ -45,14 +45,11 @@ def queue(args: Call, prepared: PreparedLaunch, foreground: Foreground | None) -
     request, approve = prepared.request, prepared.approve(os.environ)
     count, asked = request.size, prepared.asked
     # Refuse now what the job would be refused for later.
-    if request.wait is not None:
-        refuse_elsewhere(source_of(asked.devices))
     if request.picks or request.cpu_only:
         approve(count, ())
-    else:
+    if not request.cpu_only:
         with opened(asked.devices) as source:
-            allocator = Allocator(request, source, os.environ, AllocationListener())
-            approve(allocator.named(allocator.read()), ())
+            awaited(Allocator(request, source, os.environ, AllocationListener(), approve=approve))
     what = ", ".join(asked.awaited)
     how = f"waits for {what}" if what else f"in line for {devices_text(count)}"
     return _started(

@@ -224,25 +224,24 @@ def _with_option(own: OwnDevices | None, visibility: Visibility) -> OwnDevices |
 _NO_DEVICE_OF_ANY_BOX = 9_000_000
 
 
-def refusal(
+def on_any(
     options: LaunchOptions,
     count: int,
     environ: Environ,
     host_environment: HostEnvironment | None = None,
     box: Sequence[Vendor] = (),
     intent: Intent | None = None,
-) -> str | None:
-    """The reason that the command cannot be started on any `count` devices; None where it can.
+) -> Launch:
+    """The launch on any `count` devices, which are not known yet: its program, and its `refusal`.
 
-    It is for a call that does not know its devices yet, because it will wait for them. The command is
-    completed for devices with indices that no command names: words that contradict these contradict any
-    devices.
+    It is for a call that will wait for its devices. The command is completed for devices with indices that no
+    command names: words that contradict these contradict any devices.
     """
     vendor = vendor_of((), box).name
     # The count is capped: a number that no box has is too large without a list of that length.
     count = min(count, MAX_DEVICES + 1)
     devices = [Device(index=_NO_DEVICE_OF_ANY_BOX + place, uuid="", vendor=vendor) for place in range(count)]
-    return compose(devices, options, environ, host_environment, intent=intent).refusal
+    return compose(devices, options, environ, host_environment, intent=intent)
 
 
 def _completed(

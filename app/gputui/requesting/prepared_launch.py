@@ -18,7 +18,7 @@ from gputui.choosing.named_devices import NONE, entries_of
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import Tell
 from gputui.inventory.light_dataclasses import frozen, replace
-from gputui.launching.compose import compose, refusal, starts_several
+from gputui.launching.compose import compose, on_any, starts_several
 from gputui.launching.daemonizers import refusal_of
 from gputui.launching.environment_hints import THREADS, threads_near
 from gputui.launching.host_environment import HostEnvironment, ThisHost
@@ -67,7 +67,7 @@ class PreparedLaunch(CommandRead):
                 # The devices of the command's own list are picked from that list.
                 listed = request.command_list is not None or intent.counted_inside is not None
                 said = replace(intent.confined(), devices=None) if listed else intent
-                why = refusal(options, devices, environ, box=box, intent=said)
+                why = on_any(options, devices, environ, box=box, intent=said).refusal
             elif intent.counted_inside is not None:
                 alone = renumbered(tuple(devices))
                 why = compose(alone, options, environ, box=box, intent=intent.confined()).refusal

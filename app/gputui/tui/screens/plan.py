@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gputui.inventory.formatting import gpus, is_digits, printable
 from gputui.inventory.light_dataclasses import replace
-from gputui.launching.compose import refusal
+from gputui.launching.compose import on_any
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import AUTO
 from gputui.launching.launchers import LAUNCHERS
@@ -128,7 +128,8 @@ class PlanScreen(ListPage):
         if isinstance(found, str):
             return ""
         options, host = app_state.options, app_state.host_environment
-        return refusal(options, len(found.devices), app_state.environ, host, intent=app_state.intent) or ""
+        launch = on_any(options, len(found.devices), app_state.environ, host, intent=app_state.intent)
+        return launch.refusal or ""
 
     def _lacks(self, row: Row) -> str:
         """The message that the launcher of a strategy is not installed; "" where it is."""
