@@ -15,6 +15,7 @@ import pytest
 
 from gputui.sources.source import NoSourceError
 from gputui.tui.screens.check import CheckScreen
+from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session
 from tui.support import session as moving
@@ -147,11 +148,18 @@ async def test_a_command_without_an_interpreter_is_said(command: tuple[str, ...]
         assert s.app.screen is s.main
 
 
-async def test_without_a_choice_it_says_how_to_make_one() -> None:
+async def test_without_a_selection_it_offers_the_best_device() -> None:
     async with session() as s:
         await s.press("@check")
-        assert s.app.screen is s.main
-        assert "select GPUs first" in s.main.message
+        assert isinstance(s.app.screen, ConfirmScreen) and s.selected == ["4"]
+        await s.press("enter")
+        assert isinstance(s.app.screen, CheckScreen) and s.selected == ["4"]
+
+
+async def test_on_a_full_box_it_says_that_nothing_is_free() -> None:
+    async with session("full") as s:
+        await s.press("@check")
+        assert s.app.screen is s.main and "no GPU is free" in s.main.message
 
 
 async def test_with_nothing_read_it_is_not_opened() -> None:

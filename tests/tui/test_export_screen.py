@@ -11,6 +11,7 @@ import pytest
 from textual.widgets import Input
 
 from gputui.launching.exports import DEFAULT, FORMS, ExportError
+from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.export import ExportScreen, written
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.widgets.lines import Lines
@@ -145,11 +146,15 @@ async def test_foreign_text_does_nothing_to_the_terminal() -> None:
                     assert widget.render_line(y).text.isprintable()
 
 
-async def test_without_a_choice_it_says_how_to_make_one_and_its_keys_close_it() -> None:
+async def test_without_a_selection_it_offers_the_best_device_and_its_keys_close_it() -> None:
     async with session() as s:
         await s.press("@export")
-        assert "select GPUs first" in s.main.message
-        await s.press("@cpu")
+        assert isinstance(s.app.screen, ConfirmScreen) and s.selected == ["4"]
+        await s.press("escape")
+        assert s.app.screen is s.main and not s.selected
+        await s.press("@export", "enter")
+        assert isinstance(s.app.screen, ExportScreen) and s.selected == ["4"]
+        await s.press("escape", "@cpu")
         for key in ("escape", "q"):
             await s.press("@export")
             assert isinstance(s.app.screen, ExportScreen)

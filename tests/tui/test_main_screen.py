@@ -39,7 +39,7 @@ from gputui.vendors.nvidia.source import NvmlSource
 from gputui.vendors.nvidia.vendor import VENDOR
 from simnvml import SimulatedNvml
 from table_tests import quick_first
-from tui.support import Session, box_at, session, started
+from tui.support import Session, box_at, release_leases, session, started
 from unit.builders import NOW, box, gpu
 from unit.jobs_support import Desk
 
@@ -388,6 +388,48 @@ async def test_enter_twice_runs_on_the_best_free_device(environ: dict[str, str])
         assert [device.index for device in outcome.launch.devices] == [int(label)]
 
 
+async def test_a_launch_without_a_command_goes_on_once_it_is_typed(environ: dict[str, str]) -> None:
+    torchrun = "python -m torch.distributed.run --nproc-per-node=2 t.py"
+    for typed, count in (("true", 1), (torchrun, 2)):
+        async with session(command=(), environ=environ) as s:
+            await s.press("enter")
+            assert "⏎ next" in hints(s)
+            await s.press(*typed, "enter")
+            await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
+            assert len(s.selected) == count and "the best" in asked(s.app.screen)  # type: ignore[arg-type]
+            await s.press("n")
+            assert not s.selected and s.app.screen is s.main
+            await s.press("enter")
+            await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
+            await s.press("enter")
+            await s.until(lambda: not s.app.is_running)
+            assert s.app.return_value is not None and s.app.return_value.launch is not None
+            assert len(s.app.return_value.launch.devices) == count
+        release_leases()
+
+
+@pytest.mark.parametrize(
+    ("key", "words"), [("enter", "⏎ run"), ("@detach", "⏎ start the job"), ("@return", "⏎ run and come back")]
+)
+async def test_on_selected_devices_it_starts_then(
+    key: str, words: str, desk: Desk, environ: dict[str, str]
+) -> None:
+    async with session(command=(), environ=environ) as s:
+        await s.press("4", key)
+        assert words in hints(s)
+        await s.press(*"true", "enter")
+        await s.until(lambda: started(s, key, desk))
+
+
+async def test_a_wait_without_a_command_asks_what_it_waits_for_once_that_is_typed() -> None:
+    async with session(command=()) as s:
+        await s.press("w")
+        assert "⏎ next" in hints(s)
+        await s.press(*"true", "enter")
+        await s.until(lambda: "⏎ yes" in hints(s))
+        assert isinstance(s.app.screen, LineScreen)
+
+
 async def test_enter_offers_as_many_devices_as_the_command_asks_for(environ: dict[str, str]) -> None:
     async with session(
         command=("python", "-m", "torch.distributed.run", "--nproc-per-node=2", "train.py"), environ=environ
@@ -506,11 +548,12 @@ async def test_a_demo_s_job_runs_when_devices_are_free_and_ends_when_it_is_stopp
     source = SimulatedSource(BOXES["empty"])
     async with session(source=source, command=("python", "train.py"), environ=environ) as s:
         s.main.set_app_state(replace(s.main.app_state, label=source.label))
-        await s.press("w", "2")
+        await s.press("7", "w", "2")
         said = str(s.app.screen.query_one("#what", Static).render())
         assert "now on 2 free GPUs" in said and "Wait" not in said
         await s.press("enter")
         assert "demo1 starts now" in s.main.message
+        assert s.selected == []
         await s.until(lambda: len(s.main.app_state.own_jobs) == 2)
         assert not s.main.app_state.box.waiters
         await s.press("D", "S", "S")

@@ -116,16 +116,18 @@ class LaunchController:
         what: str = "command",
         line: str | None = None,
         then: Then = lambda: None,
+        enter: str = "accept",
     ) -> None:
         """Let the user type the command. `what` names it in the prompt; `line` stands there instead of the
-        present command. What the user wanted a command for goes on with `then`."""
+        present command. What the user wanted a command for goes on with `then`; `enter` says how."""
         from gputui.tui.screens.line_input import command_input
 
         options = self._app_state.options
         present = command_line(options.additions, options.command) if line is None else line
         recent = (command_line(each.options.additions, each.options.command) for each in self._recent())
         recalled = [each for each in dict.fromkeys(recent) if each != present]
-        self._view.open(command_input(present, what, line is not None, recalled), partial(self._edited, then))
+        asks = command_input(present, what, line is not None, recalled, enter)
+        self._view.open(asks, partial(self._edited, then))
 
     def _recent(self) -> Launches:
         from gputui.launching.history import KeepError
@@ -195,15 +197,16 @@ class LaunchController:
         """Claim the selected devices and request a new reading; `start_or_ask` continues after it."""
         self._view.when_files_are_read(partial(self._launch, mode))
 
-    def _launch(self, mode: StartMode, offer: str = "") -> None:
+    def _launch(self, mode: StartMode, offer: str = "", typed: bool = False) -> None:
+        """`offer` is the question as in a PendingLaunch; `typed`: the command has just been typed for this,
+        and nobody has seen yet which devices it asks for."""
         app_state = self._app_state
         if not app_state.options.command:
-            # Who runs it in this terminal sees the whole launch line first.
-            then = (lambda: None) if mode == "become" else partial(self._launch, mode)
-            self.edit("command: the next ⏎ starts it" if mode == "become" else "command", then=then)
+            enter = _YES.get(mode, "run") if app_state.selection.decided else "next"
+            self.edit(then=partial(self._launch, mode, typed=True), enter=enter)
         elif not app_state.is_example and self._cannot_start():
             return
-        elif not app_state.selection.decided:
+        elif not app_state.selection.decided or (typed and app_state.proposed):
             self._offer_devices(mode)
         elif app_state.is_example and app_state.selection.cpu_only:
             self._cannot_start()
@@ -224,27 +227,15 @@ class LaunchController:
         """Ask whether to run on the devices that the command asks for, or on the best free one; where too few
         are free, whether to wait in line."""
         before = self._app_state
-        if not before.rows:
-            self._view.show_message(select_first(before.screen.keymap), "warn")
-            return
-        offered, why = before.with_command_read(again=True)
-        says = offered.command_choice.words if offered.command_choice else ""
-        if not says:
-            offered, why = before.select_best(1)
+        offered, question, reasons = self._offered("Run on")
         if not offered.selection.decided:
             if offered.short_of is not None:
                 self._view.set_app_state(offered)
                 self.wait_in_line()
             else:
-                self._view.show_message(why, "warn")
+                self._view.show_message(reasons[0], "warn")
             return
         self._view.set_app_state(offered)
-        count = len(offered.selection)
-        best = "the best free" if count == 1 else f"the best {_NUMBERS.get(count, count)} free"
-        names = offered.selected_in_words
-        question = (
-            f"Run on {names} ({f'as {says} says' if offered.suggestion is before.suggestion else best})?"
-        )
         elsewhere = before.label and not before.is_example
         free = all(offered.verdicts[device.key].free for device in offered.selected)
         if elsewhere or offered.selection.cpu_only or offered.in_line or not free:
@@ -258,10 +249,50 @@ class LaunchController:
             else:
                 self._withdraw(offered)
 
-        if offered.suggestion is not before.suggestion and offered.suggestion is not None:
-            why = offered.suggestion.why
-        reasons = [each for each in (why, *offered.warnings) if each]
         self._view.open(self._question(mode, question, reasons), answered)
+
+    def with_devices(self, does: str, then: Then) -> None:
+        """Call `then` with devices selected. Where none are, ask first about the best free ones; `does`
+        begins the question ("Check")."""
+        from gputui.tui.screens.confirm import ConfirmScreen
+
+        if self._app_state.selection.decided:
+            then()
+            return
+        offered, question, reasons = self._offered(does)
+        if not offered.selection.decided:
+            self._view.show_message(reasons[0], "warn")
+            return
+        self._view.set_app_state(offered)
+
+        def answered(answer: Answer | None) -> None:
+            if answer == "run":
+                then()
+            else:
+                self._withdraw(offered)
+
+        self._view.open(ConfirmScreen(self._view, question, reasons), answered)
+
+    def _offered(self, does: str) -> tuple[AppState, str, list[str]]:
+        """The app state with the devices that the command asks for, or with the best free one; the question
+        about them, and its reasons. Where no devices can be selected, the reason for that."""
+        before = self._app_state
+        if not before.rows:
+            return before.clear(), "", [select_first(before.screen.keymap)]
+        offered, why = before.with_command_read(again=True)
+        says = offered.command_choice.words if offered.command_choice else ""
+        if not says:
+            offered, why = before.select_best(1)
+        if not offered.selection.decided:
+            return offered, "", [why or ""]
+        count, found = len(offered.selection), offered.suggestion
+        best = "the best free" if count == 1 else f"the best {_NUMBERS.get(count, count)} free"
+        if found is before.suggestion or found is None:
+            best = f"as {says} says"
+        else:
+            why = found.why
+        question = f"{does} {offered.selected_in_words} ({best})?"
+        return offered, question, [each for each in (why, *offered.warnings) if each]
 
     def _question(
         self, mode: StartMode, question: str, reasons: Sequence[str], *offers: Answer, warns: bool = False
@@ -467,10 +498,13 @@ class LaunchController:
             )
             if good:
                 text += ": D shows it"
-                if self._app_state.selected:
-                    # The devices belong to that job from now on, and the next launch is for others.
-                    self._view.set_app_state(self._app_state.clear())
+                self._give_away()
         self._view.show_message(f"{text}; {warning}" if warning else text, "" if good else "lost")
+
+    def _give_away(self) -> None:
+        """Clear the selection: the devices belong to a job from now on, and the next launch is for others."""
+        if self._app_state.selected:
+            self._view.set_app_state(self._app_state.clear())
 
     def lend_terminal(
         self, launch: Launch, line: str | None = None, lease: Lease | None = None
@@ -496,7 +530,7 @@ class LaunchController:
         self.cancel()
         app_state = self._app_state
         if not app_state.options.command:
-            self.edit("command to run when it is your turn", then=self.wait_in_line)
+            self.edit("command to run when it is your turn", then=self.wait_in_line, enter="next")
             return
         # Nothing is started from the box of a demo or a recording.
         if not app_state.label and self._cannot_start():
@@ -524,6 +558,8 @@ class LaunchController:
                 self._view.show_message(str(error), "lost")
                 return
             text, good = start_launch.in_line(now, self._environ, request, simulated)
+            if good:
+                self._give_away()
             self._view.show_message(text, "" if good else "lost")
 
         keys = [("1-9", "another number"), ("esc", "no")]

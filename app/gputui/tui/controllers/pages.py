@@ -160,18 +160,20 @@ class PageController:
         self._view.open(QueueScreen(self._view, self._jobs))
 
     def open_export(self) -> None:
-        if self._launch.undecided():
-            return
         from gputui.tui.screens.export import ExportScreen
 
-        self._view.open(ExportScreen(self._view, self._launch.copy_text))
+        def opened() -> None:
+            self._view.open(ExportScreen(self._view, self._launch.copy_text))
+
+        self._launch.with_devices("Export for", opened)
 
     def open_check(self) -> None:
-        if self._launch.undecided():
-            return
         if self._view.app_state.snapshot is None:
             self._view.show_message("no reading yet", "warn")
-            return
+        else:
+            self._launch.with_devices("Check", self._open_check)
+
+    def _open_check(self) -> None:
         from gputui.tui.screens.check import CheckScreen
 
         def keep(measured: Measured) -> None:

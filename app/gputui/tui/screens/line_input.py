@@ -119,10 +119,12 @@ class LineScreen(ModalScreen[str | None]):
         return found if isinstance(found, str) else None
 
 
-def command_input(line: str, what: str, edited: bool, recalled: Sequence[str]) -> LineScreen:
-    """A screen that asks for a command, named `what`, initially `line`; the rest as for a LineScreen. A line
-    with an open quote or with shell syntax is not accepted: Tab rewrites shell syntax as a call of a
-    shell."""
+def command_input(
+    line: str, what: str, edited: bool, recalled: Sequence[str], enter: str = "accept"
+) -> LineScreen:
+    """A screen that asks for a command, named `what`, initially `line`; `enter` is what Enter does, the rest
+    as for a LineScreen. A line with an open quote or with shell syntax is not accepted: Tab rewrites shell
+    syntax as a call of a shell."""
     for_shell = "tab: bash -c '…'"
 
     def error_in(typed: str) -> str | None:
@@ -151,5 +153,6 @@ def command_input(line: str, what: str, edited: bool, recalled: Sequence[str]) -
         edited=edited,
         rewrite=rewrite,
         input=CommandLine,
+        keys=(("⏎", enter), ("esc", "cancel")),
         recalled=recalled,
     )

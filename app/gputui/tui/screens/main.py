@@ -425,7 +425,8 @@ class MainScreen(Screen[None]):
 
     def when_files_are_read(self, then: Then) -> None:
         """Call `then` once the displayed launch is up to date with its files; at once if it already is."""
-        if not self._files_missing():
+        # Where others wait, files are being read, although none of them is marked as missing any more.
+        if not (self._after_files or self._files_missing()):
             then()
             return
         self._after_files.append(then)
