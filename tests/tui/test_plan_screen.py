@@ -36,6 +36,7 @@ from gputui.tui.screens.plan import PlanScreen
 from gputui.tui.views import plan as views
 from gputui.tui.views.text import width_of
 from gputui.tui.widgets.lines import Lines
+from table_tests import each_row
 from tui.support import Session, box_at
 from tui.support import session as moving
 from unit.calling import caller
@@ -692,8 +693,8 @@ def _views(box: Snapshot, model: str, width: int) -> list[tuple[int, str]]:
     return [(width_of(line), "".join(text for text, _ in line)) for line in lines]
 
 
-@pytest.mark.parametrize("name", [*BOXES])
-@pytest.mark.parametrize("width", [60, 200])
+@each_row("name", [*BOXES])
+@each_row("width", [60, 200])
 def test_every_box_has_lines_that_fit(name: str, width: int) -> None:
     for model in ("100M", "8B", "1T"):
         for cells, text in _views(box_at(name), model, width):

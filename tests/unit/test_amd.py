@@ -332,7 +332,7 @@ def test_no_files_are_no_devices(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@each_row("seed", range(12))
 def test_a_hostile_tree_is_only_less_known(tmp_path: Path, seed: int) -> None:
     box = BOXES[AMD[seed % 2]]
     simtrees.write(tmp_path, box)

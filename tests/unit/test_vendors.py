@@ -35,6 +35,7 @@ from gputui.vendors.box import BoxSource, joined
 from gputui.vendors.nvidia.vendor import VENDOR as NVIDIA
 from gputui.vendors.registry import MixedVendorsError, inherited, vendor_named, vendor_of, vendors
 from gputui.vendors.vendor import UnknownVendor, Vendor
+from table_tests import each_row
 from tui.support import session
 from unit.builders import GIB, box, gpu, recording
 
@@ -203,7 +204,7 @@ def test_a_list_that_was_inherited_is_the_limit(gputui: Gputui) -> None:
     assert gputui("pick", "-n", "2", ACME_VISIBLE_DEVICES="1").returncode == 4
 
 
-@pytest.mark.parametrize("form", sorted(FORMS))
+@each_row("form", sorted(FORMS))
 def test_a_launch_on_them_is_exported_in_every_form(form: str) -> None:
     launch = compose(ACME[::-1], LaunchOptions(("python", "train.py")), {})
     text = FORMS[form].write(launch, ExportOptions())
@@ -354,9 +355,9 @@ WIRED = replace(
 IN_THE_PROCESSOR = replace(acme.accelerator(0), apart="integrated")
 
 
-@pytest.mark.parametrize("first", [True, False], ids=["first", "last"])
-@pytest.mark.parametrize("sees", [NICS, ()], ids=["sees-nics", "sees-none"])
-@pytest.mark.parametrize("index", [0, -1])
+@each_row("first", [True, False], ids=["first", "last"])
+@each_row("sees", [NICS, ()], ids=["sees-nics", "sees-none"])
+@each_row("index", [0, -1])
 def test_network_devices_of_a_box_of_two_vendors_are_those_of_each_alone(
     index: int, sees: tuple[Nic, ...], first: bool
 ) -> None:
