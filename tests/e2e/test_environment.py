@@ -12,6 +12,7 @@ import pytest
 from e2e.conftest import GPUTUI, Start
 from gputui.jobs.store import all_jobs
 from simnvml import SimulatedNvml
+from table_tests import each_row
 from unit.claims_support import Box, box_at
 from unit.jobs_support import ended
 
@@ -55,7 +56,7 @@ print(end=given_environment().get("LC_CTYPE", "unset"))
 """
 
 
-@pytest.mark.parametrize(("locale", "expected"), LOCALES, ids=str)
+@each_row(("locale", "expected"), LOCALES, ids=str)
 def test_the_environment_that_was_given_is_told_from_what_python_adds(
     locale: dict[str, str], expected: str
 ) -> None:

@@ -7,6 +7,8 @@ little.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
 import resource
@@ -205,10 +207,38 @@ def measured(reader: Reader, what: str, data: bytes) -> Worst:
     return Worst(float(seconds), float(mib), what)
 
 
+@functools.cache
+def warmed_up(reader: Reader) -> None:
+    """Import what the reader imports at the first use: that does not count against a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / reader.file).write_bytes(b"{a: 1}\n")
+        with contextlib.suppress(*_ANSWERS):
+            reader.read(Path(folder) / reader.file)
+
+
 def slowness() -> float:
     """How many times more CPU time this machine takes now than the one on which the bounds were set; at
     least 1."""
     return max(1.0, measured(_REFERENCE, "", _REFERENCE_JSON).seconds / _REFERENCE_SECONDS)
+
+
+def assert_costs(most: float, cost: Callable[[], float]) -> None:
+    """Assert that work costs at most this much CPU time on the machine on which the bounds were set.
+
+    `cost` does the work and returns its CPU seconds. One of four tries suffices. From the second on, the
+    limit grows with how much slower this machine is now.
+    """
+    tries = [(1.0, cost())]
+    while all(took > most * slower for slower, took in tries) and len(tries) < 4:
+        tries.append((slowness(), cost()))
+    assert any(took <= most * slower for slower, took in tries), f"more than {most} s: {tries}"
+
+
+def cpu_seconds(work: Callable[[], object], clock: Callable[[], float] = thread_time) -> float:
+    """The CPU seconds that the work takes on this thread, or on all threads: `process_time`."""
+    began = clock()
+    work()
+    return clock() - began
 
 
 def _child(reader: Reader, file: Path, answer: int) -> None:
@@ -243,16 +273,8 @@ def worst(reader: Reader, sizes: Sequence[int]) -> tuple[Worst, Worst]:
 
 def table(names: Sequence[str] = ()) -> int:
     """Print the worst case of each reader; return the number of readers beyond the bounds."""
-    # A module that is imported at the first use does not count against a file.
     for reader in READERS.values():
-        measured(reader, "nothing", b"")
-    for reader in READERS.values():
-        with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / reader.file).write_bytes(b"{a: 1}\n")
-            try:
-                reader.read(Path(folder) / reader.file)
-            except _ANSWERS:
-                continue
+        warmed_up(reader)
     beyond = 0
     print("| reader | ms | with | MiB | with |\n|---|---:|---|---:|---|")
     for name, reader in READERS.items():

@@ -132,8 +132,8 @@ def test_a_bar_and_its_number_are_as_strong_as_the_load_in_the_hue_of_the_state(
     assert [*styles.values()] == ["dim", low, low, middle, middle, middle, high, high]
 
 
-@pytest.mark.parametrize("theme", [DARK, LIGHT], ids=lambda theme: theme.name)
-@pytest.mark.parametrize("state", STATES)
+@each_row("theme", [DARK, LIGHT], ids=lambda theme: theme.name)
+@each_row("state", STATES)
 def test_three_strengths_of_a_state_can_be_told_apart_and_read(state: str, theme: Theme) -> None:
     low, middle, high = (Color.parse(shade(f"{state}{level}", theme)) for level in ("-low", "", "-high"))
     assert all(contrast(each.hex, theme.background) >= 4.5 for each in (low, middle, high))

@@ -15,12 +15,11 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
-from itertools import starmap
 from pathlib import Path
 
 import pytest
 
-from fuzz.bounds import MIB, READERS, SECONDS, Worst, measured, slowness
+from fuzz.bounds import MIB, READERS, SECONDS, Worst, assert_costs, measured, warmed_up
 from fuzz.hostile_files import EVERY
 from gputui.inventory.others_files import NotReadError, beginning, go_on, not_read, one_reading, parse_json
 from gputui.launching.configuration_text import read_values
@@ -92,17 +91,15 @@ WORST = (
 
 @pytest.mark.parametrize(("reader", "file", "size"), WORST)
 def test_the_worst_known_file_of_each_reader_is_read_within_bounds(reader: str, file: str, size: int) -> None:
-    # The first run also imports modules; later runs do not.
-    measured(READERS[reader], "", EVERY[file](64))
-    tries = [(1.0, measured(READERS[reader], file, EVERY[file](size)))]
-    # A busy machine, or a slow one, takes more CPU time for the same work: measure how much more.
-    while not any(starmap(_within, tries)) and len(tries) < 4:
-        tries.append((slowness(), measured(READERS[reader], file, EVERY[file](size))))
-    assert any(starmap(_within, tries)), tries
+    warmed_up(READERS[reader])
+    found: list[Worst] = []
 
+    def cost() -> float:
+        found.append(measured(READERS[reader], file, EVERY[file](size)))
+        return found[-1].seconds
 
-def _within(slower: float, found: Worst) -> bool:
-    return found.seconds <= SECONDS * slower and found.mib <= MIB
+    assert_costs(SECONDS, cost)
+    assert min(each.mib for each in found) <= MIB, found
 
 
 def _warnings(path: Path, *words: str) -> str:

@@ -51,7 +51,7 @@ AS_BASH = [
 """Words that bash expands as we do."""
 
 
-@pytest.mark.parametrize("word", AS_BASH)
+@each_row("word", AS_BASH)
 def test_a_word_is_expanded_as_by_bash(word: str) -> None:
     bash = shutil.which("bash")
     if bash is None:

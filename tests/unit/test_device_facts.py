@@ -263,7 +263,7 @@ def test_unified_memory_is_a_number_the_hosts() -> None:
     assert "30.0 of 120.0G" in details_text(shown, 100)
 
 
-@pytest.mark.parametrize("width", [45, 49, 60, 75, 92, 130])
+@each_row("width", [45, 49, 60, 75, 92, 130])
 def test_in_the_panel_no_fact_moves_another_one_when_its_text_gets_longer(width: int) -> None:
     """A longer state, a longer reason or a link that lowers its generation shifted everything below it."""
     short = on(0, encoder=0, decoder=0, throttle=(), pcie_sent=0, pcie_received=0, xid=None)

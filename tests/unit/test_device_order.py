@@ -239,9 +239,7 @@ def test_no_driver_that_does_not_answer_holds_a_call_up(
     assert driver_order({**os.environ}) == ()
 
 
-@pytest.mark.parametrize(
-    "answer", ["", "no JSON", "[1]", '[{"uuid": null}]', '[{"uuid": "a"}, {"uuid": "a"}]', "{}"]
-)
+@each_row("answer", ["", "no JSON", "[1]", '[{"uuid": null}]', '[{"uuid": "a"}, {"uuid": "a"}]', "{}"])
 def test_an_answer_that_is_none_is_no_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:

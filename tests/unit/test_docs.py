@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-import pytest
-
 from gputui.allocating.settings import ScreenSettings, settings
 from gputui.choosing.verdict import GLYPHS
 from gputui.cli.completion import whole_parser
@@ -31,7 +29,7 @@ else:
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(DOCS.glob("*.md"))
-BY_NAME = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+BY_NAME = each_row("page", PAGES, ids=lambda page: page.name)
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

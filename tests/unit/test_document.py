@@ -591,7 +591,7 @@ REFUSED += [
 ]
 
 
-@pytest.mark.parametrize(("written", "place"), [pytest.param(w, p, id=name) for name, w, p in REFUSED])
+@each_row(("written", "place"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 def test_what_cannot_be_is_refused_and_its_place_named(written: dict[str, Any], place: str) -> None:
     with pytest.raises(DocumentError) as refused:
         from_document(written)

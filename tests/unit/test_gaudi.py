@@ -137,7 +137,7 @@ def test_a_process_that_is_seen_makes_it_busy(tmp_path: Path) -> None:
     assert states(machine(tmp_path, "0|0|0000:33:00.0|HL-225|98304 MiB|768 MiB|0 %")) == ["busy"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "script",
     [
         "exit 3",

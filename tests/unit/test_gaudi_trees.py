@@ -20,6 +20,7 @@ from gputui.sources.simulated.spec import Box
 from gputui.sources.source import NoSourceError, Want
 from gputui.system.root import Root
 from gputui.vendors.gaudi.source import GaudiSource
+from table_tests import each_row
 from unit.hostile_files import none_is_free_that_is_not, spoil
 
 GAUDI = BOXES["gaudi"]
@@ -49,8 +50,8 @@ def comparable(device: Device) -> Device:
     return replace(device, processes=processes, render=None)
 
 
-@pytest.mark.parametrize("units", [True, False])
-@pytest.mark.parametrize("generation", GENERATIONS)
+@each_row("units", [True, False])
+@each_row("generation", GENERATIONS)
 def test_a_box_written_as_files_is_read_as_the_simulated_one(
     tmp_path: Path, generation: str, units: bool
 ) -> None:
@@ -85,7 +86,7 @@ def test_the_short_reading_of_pick_comes_to_the_same_choice(tmp_path: Path, elap
         assert [d.key for d in pick(short, verdicts(short), Constraints(count)).devices] == keys
 
 
-@pytest.mark.parametrize(
+@each_row(
     "lacks",
     [
         ("module_id",),
@@ -94,7 +95,7 @@ def test_the_short_reading_of_pick_comes_to_the_same_choice(tmp_path: Path, elap
         ("power.max", "bus_id", "driver_version", "memory.free", "module_id"),
     ],
 )
-@pytest.mark.parametrize("files", [True, False])
+@each_row("files", [True, False])
 def test_a_version_that_lacks_columns_leaves_only_them_unknown(
     tmp_path: Path, lacks: tuple[str, ...], files: bool
 ) -> None:
@@ -127,7 +128,7 @@ def test_a_source_that_was_closed_reads_anew(tmp_path: Path) -> None:
 # Errors and missing files.
 
 
-@pytest.mark.parametrize("seed", range(12))
+@each_row("seed", range(12))
 def test_a_hostile_tree_is_only_less_known(tmp_path: Path, seed: int) -> None:
     """No used device is called free, and a program that fails is reported."""
     chance = random.Random(seed)

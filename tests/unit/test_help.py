@@ -9,6 +9,7 @@ import pytest
 
 from gputui.cli.common import INTERNAL, Parser
 from gputui.cli.subcommands import SUBCOMMANDS, module_of
+from table_tests import each_row
 from unit.calling import Call
 from unit.test_docs import PARSERS, options_in
 
@@ -36,7 +37,7 @@ def test_the_first_help_is_one_page_with_three_examples_and_four_groups(call: Ca
     assert set(SUBCOMMANDS) <= set(re.findall(r"[\w-]+", "\n".join(lines)))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_row("name", NAMES)
 def test_the_help_of_a_subcommand_has_few_options_and_an_example(call: Call, name: str) -> None:
     lines = _lines(call, *name.split(), "--help")
     shown = [line for line in lines if re.match(r" {2}-", line)]
@@ -46,7 +47,7 @@ def test_the_help_of_a_subcommand_has_few_options_and_an_example(call: Call, nam
         assert any(re.match(rf" {{2}}.*\bgputui {name}\b", line) for line in lines)
 
 
-@pytest.mark.parametrize("name", PARSERS)
+@each_row("name", PARSERS)
 def test_every_option_is_in_the_whole_help_or_internal(call: Call, name: str) -> None:
     text = "\n".join(_lines(call, *name.split(), "--help-all"))
     shown = options_in(f"`{text}`")
@@ -58,7 +59,7 @@ def test_every_option_is_in_the_whole_help_or_internal(call: Call, name: str) ->
     assert not shown & {"--request", "--held", "--own-directory"}
 
 
-@pytest.mark.parametrize("name", SUBCOMMANDS)
+@each_row("name", SUBCOMMANDS)
 def test_an_option_that_is_shown_first_exists(name: str) -> None:
     import importlib
 

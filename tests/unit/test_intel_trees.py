@@ -25,6 +25,7 @@ from gputui.system.root import Root
 from gputui.vendors.box import box_below
 from gputui.vendors.intel.source import IntelSource
 from intel_trees import Driver, Version
+from table_tests import each_row
 from unit.calling import Call
 from unit.hostile_files import none_is_free_that_is_not, spoil
 from unit.recorded import program
@@ -63,9 +64,9 @@ def comparable(device: Device, version: Version | None) -> Device:
     return device
 
 
-@pytest.mark.parametrize("version", [None, 1, 2])
-@pytest.mark.parametrize("driver", ["xe", "i915"])
-@pytest.mark.parametrize("name", NAMES)
+@each_row("version", [None, 1, 2])
+@each_row("driver", ["xe", "i915"])
+@each_row("name", NAMES)
 def test_a_box_written_as_files_is_read_as_the_simulated_one(
     tmp_path: Path, name: str, driver: Driver, version: Version | None
 ) -> None:
@@ -170,7 +171,7 @@ def test_memory_that_is_not_told_is_unknown_with_a_remedy(tmp_path: Path, call: 
 # Errors and missing files.
 
 
-@pytest.mark.parametrize("seed", range(12))
+@each_row("seed", range(12))
 def test_a_hostile_tree_is_only_less_known(tmp_path: Path, seed: int) -> None:
     """No used device is called free, and a program that fails is reported."""
     chance = random.Random(seed)

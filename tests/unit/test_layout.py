@@ -157,7 +157,7 @@ def test_on_a_wide_terminal_warnings_are_whole_and_beside_each_other() -> None:
     assert all(each in _text(lines) for each in told) and "+" not in _text(lines[-2:])
 
 
-@pytest.mark.parametrize("width", [120, 130, 179, 180, 320])
+@each_row("width", [120, 130, 179, 180, 320])
 def test_from_120_columns_on_commands_are_below_the_table_and_timelines_below_them(width: int) -> None:
     layout = lay_out(width, 60, 8, 5, [PROCESSES, TIMELINES, DEVICE, JOBS, LINKS])
     assert layout.beside is not None

@@ -34,6 +34,7 @@ from gputui.sources.simulated.boxes import BOXES
 from gputui.system.files import state_folder, write_private
 from messages import lines_of
 from simnvml import SimulatedNvml
+from table_tests import each_row
 from unit.builders import GIB, busy, gpu, instance, recording
 from unit.builders import box as box_of_devices
 from unit.calling import Call, Ended
@@ -148,7 +149,7 @@ def test_deepspeeds_estimates_are_its_own_to_the_byte(call: Call) -> None:
     assert stage(3, "-n", "8", "--demo", "dgx-h100") == 15_685_723_136
 
 
-@pytest.mark.parametrize("box", BOXES)
+@each_row("box", BOXES)
 def test_deepspeeds_estimates_are_where_deepspeed_is_a_strategy(call: Call, box: str) -> None:
     document = call("plan", "gpt2", "--demo", box, "--json").json
     trains = any(row["name"].startswith("zero") for row in document["strategies"])
@@ -347,7 +348,7 @@ def test_where_only_the_memory_is_known_that_is_planned_with(call: Call) -> None
     call("pick", "-n", "auto", "--demo", "wsl", "--model", "gpt2").refused(4)
 
 
-@pytest.mark.parametrize("name", BOXES)
+@each_row("name", BOXES)
 def test_every_box_can_be_planned_for(call: Call, name: str) -> None:
     document = call("plan", "gpt2", "--demo", name, "--json").json
     assert document["devices"] and any(row["fits"] for row in document["strategies"])
@@ -409,7 +410,7 @@ def test_the_command_says_what_the_call_does_not(call: Call) -> None:
     assert said != call("plan", "-b", "8", "--demo", "dgx-h100", "--json", *command).json
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "means"),
     [
         ("", ("-b", "8", "--precision", "fp32")),
@@ -540,7 +541,7 @@ def test_a_group_counts(call: Call) -> None:
     assert [*rows(call, *words, "all")] == [*rows(call, "llama-3-8b", "--demo", "dgx-h100")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "status", "numbers"),
     [
         (("plan", "8B", "--group", "tp=8", "-n", "4"), 2, ("4", "8")),
@@ -585,7 +586,7 @@ def test_a_plan_for_several_machines_says_what_their_network_is_taken_for(call: 
     assert any("links between machines are fast" in notice for notice in fast["notices"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words",
     [
         ("--nodes", "2", "--use", "ddp", "--", "train.py"),
@@ -603,7 +604,7 @@ def test_machines_that_cannot_be_planned_for_are_refused(call: Call, words: tupl
 # Wrong calls
 
 
-@pytest.mark.parametrize(
+@each_row(
     "words",
     [
         ["nothing"],
@@ -979,7 +980,7 @@ def test_the_answer_comes_first_with_the_call_that_starts_it(call: Call, words: 
     assert started.out.count("GPU-") in (0, best["devices"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "enough"),
     [
         ("gpt2", True),
@@ -1094,8 +1095,8 @@ def test_the_effect_of_a_strategy_is_told_once(call: Call) -> None:
 # The table
 
 
-@pytest.mark.parametrize("width", [60, 80, 120, 160])
-@pytest.mark.parametrize("free", [24 * GIB, 80 * GIB, None])
+@each_row("width", [60, 80, 120, 160])
+@each_row("free", [24 * GIB, 80 * GIB, None])
 def test_the_table_keeps_to_the_width(width: int, free: int | None) -> None:
     snapshot = replace(
         box_of_devices(*(gpu(i, memory_free=free) for i in range(8))),

@@ -22,6 +22,7 @@ from gputui.checking.plan_proof import (
 from gputui.launching.launch import Launch
 from gputui.planning.estimators import Estimate
 from gputui.planning.workload import Precision, Workload
+from table_tests import each_row
 from unit.builders import gpu
 
 MODEL = {
@@ -81,8 +82,8 @@ def test_a_model_that_transformers_does_not_know_is_a_problem(tmp_path: Path) ->
     assert proof.problems == ("OSError: m is not a local folder",) and proof.remarks == ()
 
 
-@pytest.mark.parametrize("part", ["estimates", "tracked"])
-@pytest.mark.parametrize("error", ["ModuleNotFoundError: deepspeed", "AttributeError: changed", ""])
+@each_row("part", ["estimates", "tracked"])
+@each_row("error", ["ModuleNotFoundError: deepspeed", "AttributeError: changed", ""])
 def test_what_a_library_lacks_or_has_changed_is_a_remark(tmp_path: Path, part: str, error: str) -> None:
     files = {**WHOLE, f"{part}.error": error}
     del files[f"{part}.json"]
@@ -106,7 +107,7 @@ def test_a_child_that_says_nothing_is_a_problem_with_its_last_line(tmp_path: Pat
     assert "gone wrong" in problem
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("file", "content"),
     [
         ("model.json", "not JSON"),

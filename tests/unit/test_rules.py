@@ -154,7 +154,7 @@ TABLE: list[tuple[str, Device, Rules, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("device", "rules", "state"), [pytest.param(*row[1:], id=row[0]) for row in TABLE])
+@each_row(("device", "rules", "state"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
 def test_the_table_of_rules(device: Device, rules: Rules, state: str) -> None:
     verdict = judge(device, rules)
     assert verdict.state == state, verdict

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from table_tests import each_row
 from unit.calling import Call
 
 NODES = """\
@@ -35,7 +36,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("place", "count", "words"),
     [
         ("", 4, ["--gpus-per-node=4"]),
@@ -58,7 +59,7 @@ def test_a_place_is_a_node_or_a_partition_and_a_type(
     assert [word for word in given[1:-2] if word not in ("--nodes=1", "--ntasks=1")] == words
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "status"),
     [
         (("--slurm", "-n", "5"), 4),

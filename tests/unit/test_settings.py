@@ -14,6 +14,7 @@ from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.inventory.formatting import GIB
 from gputui.system.users import own_name
 from gputui.tui.screen_settings import checked
+from table_tests import each_row
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ WRONG: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "why"), WRONG)
+@each_row(("text", "why"), WRONG)
 def test_what_cannot_be_meant_is_refused_with_its_place(
     environ: dict[str, str], config: Path, text: str, why: str
 ) -> None:

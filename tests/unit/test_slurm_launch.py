@@ -68,7 +68,7 @@ def test_tasks_are_bound_where_slurm_can(request_: SlurmRequest, expected: list[
 TELL = (sys.executable, "-S", "-c", "import os, sys; print(os.environ['CUDA_VISIBLE_DEVICES'], sys.argv[1:])")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("request_", "environ", "listed"),
     [
         (SlurmRequest(order=(1, 0)), {"CUDA_VISIBLE_DEVICES": "2,3"}, "3,2"),
@@ -76,7 +76,7 @@ TELL = (sys.executable, "-S", "-c", "import os, sys; print(os.environ['CUDA_VISI
         (SlurmRequest(order=(1, 0), processes=2), {"CUDA_VISIBLE_DEVICES": "2,3", "SLURM_LOCALID": "1"}, "2"),
     ],
 )
-@pytest.mark.parametrize("words", [("a b", "$HOME", "it's", "x\ny"), ("a", ":", "b")], ids=["words", "colon"])
+@each_row("words", [("a b", "$HOME", "it's", "x\ny"), ("a", ":", "b")], ids=["words", "colon"])
 def test_the_order_inside_is_made_of_slurms_own_list(
     request_: SlurmRequest, environ: dict[str, str], listed: str, words: tuple[str, ...]
 ) -> None:

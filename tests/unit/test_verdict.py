@@ -163,9 +163,7 @@ CASES: list[tuple[str, Device, str, Cause]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("device", "state", "cause"), [pytest.param(d, s, c, id=name) for name, d, s, c in CASES]
-)
+@each_row(("device", "state", "cause"), [row[1:] for row in CASES], ids=[row[0] for row in CASES])
 def test_the_table_of_verdicts(device: Device, state: str, cause: Cause) -> None:
     verdict = judge(device)
     assert (verdict.state, type(verdict.cause), verdict.cause) == (state, type(cause), cause)

@@ -24,6 +24,7 @@ from gputui.inventory.claim import Claim
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from messages import numbers
+from table_tests import each_row
 from unit import builders
 from unit.builders import NOW, busy, gpu
 
@@ -326,9 +327,7 @@ def test_progress_says_what_is_waited_for_and_guesses_no_device_that_comes_next(
     assert "GPU 0" not in progress.words and "GPU 1" not in progress.words
 
 
-@pytest.mark.parametrize(
-    ("ahead", "nth"), [(1, "2nd"), (2, "3rd"), (3, "4th"), (10, "11th"), (20, "21st"), (111, "112th")]
-)
+@each_row(("ahead", "nth"), [(1, "2nd"), (2, "3rd"), (3, "4th"), (10, "11th"), (20, "21st"), (111, "112th")])
 def test_the_place_in_line_is_told_as_people_say_it(ahead: int, nth: str) -> None:
     told = Progress(tuple(_waiter(n, 4) for n in range(ahead)), wanted=2).words
     assert told.startswith(f"{nth} ") and "2 GPUs" in told and "user0 (4 GPUs)" in told
