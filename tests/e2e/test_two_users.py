@@ -1283,12 +1283,19 @@ def test_nothing_that_was_there_before_keeps_root_from_setting_up(
     base.mkdir()
     base.chmod(0o1777)
     place = base / users.names[users.ana]
-    assert box.fork(lambda: plant(place) or 0, users.bob).end() == 0  # type: ignore[arg-type, return-value]
+
+    def plant_two() -> int:
+        plant(place)
+        plant(base / "anything")
+        return 0
+
+    assert box.fork(plant_two, users.bob).end() == 0
     status, _, err = box.call("claims", "--setup", place.name)
     try:
         if "mount" in err:
             pytest.skip("nothing can be mounted here")
         assert status == 0 and place.is_mount() and place.stat().st_uid == users.ana, err
+        assert [*base.iterdir()] == [place], "each call would list the rest for ever"
     finally:
         subprocess.run(["umount", place], capture_output=True, check=False)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -53,8 +54,7 @@ def set_up(names: Sequence[str]) -> list[str]:
             base.mkdir(mode=0o755, exist_ok=True)
             os.chown(base, 0, 0)
             base.chmod(0o755)
-            for place in base.iterdir():
-                _remove_if_left(place)
+            _clean(base)
             for user in users:
                 _make(user)
         except OSError as error:
@@ -99,15 +99,23 @@ def _run(name: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run((place, *words), capture_output=True, text=True, check=False)
 
 
-def _remove_if_left(place: Path) -> None:
-    """Remove the folder of a user whom the system does not know any more. A folder in use stays."""
-    try:
-        pwd.getpwuid(place.lstat().st_uid)
-    except KeyError:
-        # umount(8) would follow a link.
-        mounted = os.path.ismount(place)
-        if mounted and not _run("umount", str(place)).returncode:
-            place.rmdir()
+def _clean(base: Path) -> None:
+    """Remove the folders of users whom the system does not know any more, unless they are in use, and what
+    others made while everybody could write here: each call would list it for ever. Raises OSError,
+    RequestError."""
+    with tempfile.TemporaryDirectory(dir=base.parent, ignore_cleanup_errors=True) as away:
+        for place in base.iterdir():
+            try:
+                owner = pwd.getpwuid(place.lstat().st_uid).pw_name
+            except KeyError:
+                owner = None
+            # umount(8) would follow a link.
+            if not os.path.ismount(place):
+                if place.name != owner:
+                    # Whoever has it open may go on making files in it, but no longer here.
+                    place.rename(Path(away, place.name))
+            elif owner is None and not _run("umount", str(place)).returncode:
+                place.rmdir()
 
 
 def _named(name: str) -> _User:
