@@ -250,7 +250,7 @@ async def test_a_panel_is_built_again_only_when_what_it_shows_has_changed(
         return links.lines(*args)  # type: ignore[arg-type, return-value]
 
     monkeypatch.setitem(panels.PANELS_BY_NAME, "links", replace(links, lines=counted))  # type: ignore[arg-type]
-    async with session("dgx-1", size=(130, 50), interval=1000, at_first_row=False) as s:
+    async with session("dgx-1", size=(160, 50), interval=1000, at_first_row=False) as s:
         for later in range(1, 4):
             reading = replace(box_at("dgx-1"), time=box_at("dgx-1").time + later)
             s.main.set_app_state(s.main.app_state.with_snapshot(reading))
@@ -260,7 +260,7 @@ async def test_a_panel_is_built_again_only_when_what_it_shows_has_changed(
 
 
 async def test_every_line_of_a_wide_screen_belongs_to_something() -> None:
-    async with session(size=(130, 40)) as s:
+    async with session(size=(160, 40)) as s:
         assert any("─ queue ─" in line for line in s.texts("#lists"))
         assert any("─ processes ─" in line for line in s.texts("#history"))
         bottom = s.main.query_one("#selection").region.y
@@ -278,7 +278,7 @@ async def test_the_timelines_of_a_very_wide_screen_end_where_the_selection_begin
 
 
 async def test_a_panel_is_hidden_and_shown_again_and_that_is_kept(home: Path) -> None:
-    async with session(size=(130, 40)) as s:
+    async with session(size=(160, 40)) as s:
         await s.press("@panels", *["down"] * list(panels.PANELS_BY_NAME).index("processes"), "space")
         assert isinstance(s.app.screen, SettingsScreen)
         assert any("[ ] Processes" in line for line in body(s))
@@ -287,13 +287,13 @@ async def test_a_panel_is_hidden_and_shown_again_and_that_is_kept(home: Path) ->
         await s.press("space", "escape")
         await s.until(lambda: settings({"HOME": str(home)}).screen.hidden == ())
         assert any("─ processes ─" in line for line in s.texts("#history"))
-    async with session(size=(130, 40), screen=ScreenSettings(hidden=("timelines", "links"))) as s:
+    async with session(size=(160, 40), screen=ScreenSettings(hidden=("timelines", "links"))) as s:
         assert not any("timelines" in line for line in s.texts("#history"))
         assert not any("links" in line for line in s.texts("#lists"))
 
 
 async def test_a_click_on_a_panel_opens_its_page() -> None:
-    async with session(size=(130, 40)) as s:
+    async with session(size=(160, 40)) as s:
         place = next(y for y, line in enumerate(s.texts("#history")) if "─ processes ─" in line)
         await s.pilot.click("#history", offset=(5, place))
         await s.until(lambda: s.app.screen is not s.main and bool(body(s)))

@@ -360,7 +360,7 @@ async def test_the_weakest_link_is_told_once() -> None:
 
 
 async def test_a_long_command_is_one_line_of_its_panel() -> None:
-    async with session("shared", size=(130, 40)) as s:
+    async with session("shared", size=(160, 40)) as s:
         lines = s.texts("#history")
         first = next(n for n, line in enumerate(lines) if " COMMAND" in line) + 1
         assert [line.split()[0].lstrip("◔") for line in lines[first : first + 4]] == ["6", "1", "0", "3"]

@@ -826,7 +826,7 @@ async def test_a_job_of_a_demo_is_in_its_panel_and_on_its_devices_until_it_ends(
     source = WithJobs(SimulatedSource(BOXES["shared"], lambda: now), desk.environ)
     gate = desk.gate()
     command = ("sh", "-c", f"{gate.wait}; exit 3")
-    async with moving(command=command, environ=environ(desk), source=source, size=(130, 40)) as s:
+    async with moving(command=command, environ=environ(desk), source=source, size=(160, 40)) as s:
         s.main.set_app_state(replace(s.main.app_state, label=source.label))
         await s.press("4", "5", "@detach", "y")
         await s.until(lambda: all_jobs(desk.environ))

@@ -15,6 +15,7 @@ from gputui.inventory.job import Job
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.sources.source import Want
+from gputui.tui.layout import WIDE
 from gputui.tui.views import queue
 from gputui.tui.widgets.lines import Lines
 from tui.support import Session, box_at
@@ -71,7 +72,7 @@ async def test_the_queue_and_the_table_tell_the_same_age_of_a_claim() -> None:
 
 
 async def test_what_is_told_of_devices_follows_the_filter_and_says_so() -> None:
-    async with session("shared", size=(130, 50)) as s:
+    async with session("shared", size=(160, 50)) as s:
         whole = everything(s)
         assert all(user in whole for user in ("mira", "ines", "bo")) and "filter" not in whole
         s.main.set_app_state(s.main.app_state.with_screen(s.main.app_state.screen._replace(filter="ines")))
@@ -109,7 +110,7 @@ async def test_timelines_are_shown_with_a_chart_or_not_at_all(lines: int) -> Non
 async def test_processes_without_a_command_are_told_apart_beside_the_table() -> None:
     lives = job(300)
     nameless = (job(pid, user=None, command=None, started=None, note="ended") for pid in (100, 200))
-    async with session(box(busy(gpu(0), *nameless, lives)), size=(130, 40)) as s:
+    async with session(box(busy(gpu(0), *nameless, lives)), size=(160, 40)) as s:
         rows = [line for line in s.texts("#history") if re.match(r" 0 +(–|mira) ", line)]
         numbers = [re.findall(r"\b[123]00\b", row) for row in rows]
         assert numbers[:2] == [["100"], ["200"]]
@@ -168,10 +169,10 @@ async def test_the_page_of_panels_names_its_keys_and_why_a_panel_is_not_there() 
         await s.press("@panels")
         body, footer = (s.app.screen.query_one(part, Lines) for part in ("#page-body", "#page-footer"))
         assert all(key in footer.texts[-1] for key in ("esc", "/", "space", "?"))
-        absent = {line.split("]")[1].split()[0] for line in body.texts if "120" in line}
+        absent = {line.split("]")[1].split()[0] for line in body.texts if str(WIDE) in line}
         assert absent == {"GPU"} and any("Timelines" in line and "free" in line for line in body.texts)
-        await s.resize(130, 40)
-        assert not any("120" in line for line in body.texts)
+        await s.resize(160, 40)
+        assert not any(str(WIDE) in line for line in body.texts)
         await s.press("escape")
         assert s.app.screen is s.main
 
@@ -200,7 +201,7 @@ async def test_panels_keep_their_lines_until_the_terminal_or_the_filter_changes(
         assert _places(s) == before
 
 
-@pytest.mark.parametrize("size", [(80, 40), (130, 40), (200, 60)])
+@pytest.mark.parametrize("size", [(80, 40), (160, 40), (200, 60)])
 async def test_a_queue_and_jobs_that_come_and_go_move_no_other_panel(size: tuple[int, int]) -> None:
     full = replace(box_at("shared"), jobs=(Job(id="m6u5", name="train.py", state="running"),))
     quiet = replace(full, claims=(), waiters=(), jobs=())
@@ -233,7 +234,7 @@ async def test_a_queue_and_jobs_that_come_and_go_move_no_other_panel(size: tuple
 
 
 async def test_the_details_of_the_device_at_the_cursor_are_read_while_its_panel_is_there() -> None:
-    async with session("idle", size=(130, 40)) as s:
+    async with session("idle", size=(160, 40)) as s:
         first, second = (device.key for device in s.main.app_state.rows)
         read, asked = s.source.read, list[set[str]]()
 

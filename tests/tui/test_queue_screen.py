@@ -318,7 +318,7 @@ def test_beside_the_table_the_panel_asks_for_the_same_room_while_others_come_and
     asked = PANELS_BY_NAME["jobs"].size
     some = [of(waiters=(), jobs=(job_of_ours("a1a1", (1,)),)), of(waiters=(waiter(1),) * 30)]
     states = [*some, *(AppState({}).with_snapshot(snapshot) for snapshot in film)]
-    assert {asked(state, 140) for state in states} == {Size(2, MOST_LINES)}
+    assert {asked(state, 160) for state in states} == {Size(2, MOST_LINES)}
 
 
 def test_what_the_next_one_waits_for_is_wrapped_where_the_panel_has_lines() -> None:

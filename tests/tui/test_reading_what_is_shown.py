@@ -92,7 +92,7 @@ async def test_the_facts_of_the_device_at_the_cursor_are_known_at_once_after_ano
     monkeypatch.setattr(main, "GLANCE_EVERY", 0.1)
     nvml_here.show_box(BOXES["dgx-h100"])
     source = NvmlSource(ProcessTable(host_pids=False))
-    async with session(source=source, size=(130, 40), interval=0.05) as s:
+    async with session(source=source, size=(160, 40), interval=0.05) as s:
 
         def known() -> bool:
             device = s.main.app_state.current

@@ -116,7 +116,7 @@ async def test_no_panel_moves_when_something_starts_on_a_free_device(size: tuple
 
 
 async def test_many_free_devices_leave_room_for_the_panel_of_one() -> None:
-    async with session(box(*(gpu(number) for number in range(72))), size=(130, 40)) as s:
+    async with session(box(*(gpu(number) for number in range(72))), size=(160, 40)) as s:
         assert {"processes", "GPU"} <= rules(s).keys()
 
 

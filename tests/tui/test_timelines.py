@@ -426,7 +426,7 @@ def _page(s: Session) -> list[str]:
 
 
 async def test_the_main_screen_shows_the_past_of_a_source_that_knows_it() -> None:
-    async with session(source=_WithPast(box(*EIGHT)), size=(130, 40)) as s:
+    async with session(source=_WithPast(box(*EIGHT)), size=(160, 40)) as s:
         assert any("timelines" in text for text in s.texts("#history"))
         await s.until(lambda: any(re.search("[▁-█]{10}", text) for text in s.texts("#history")))
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from gputui.inventory.light_dataclasses import frozen, replace
 
-WIDE = 120
+WIDE = 150
 """Cells from which there are two columns: the table with what is below it, and the other panels."""
 
 _TABLE, _FULL_TABLE = 89, 105
