@@ -6,6 +6,7 @@ This tries a few hostile files for each; `python -m fuzz --bounds` tries all of 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import resource
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from fuzz import bounds
 from fuzz.bounds import MIB, READERS, SECONDS, Worst, assert_costs, measured, warmed_up
 from fuzz.hostile_files import EVERY
 from gputui.inventory.others_files import NotReadError, beginning, go_on, not_read, one_reading, parse_json
@@ -100,6 +102,22 @@ def test_the_worst_known_file_of_each_reader_is_read_within_bounds(reader: str, 
 
     assert_costs(SECONDS, cost)
     assert min(each.mib for each in found) <= MIB, found
+
+
+@each_row(
+    ("slower", "seconds", "fits"), [(1.0, 1.0, True), (1.0, 1.1, False), (3.0, 3.0, True), (3.0, 3.1, False)]
+)
+def test_a_bound_grows_with_how_slow_the_machine_is_and_no_further(
+    monkeypatch: pytest.MonkeyPatch, slower: float, seconds: float, fits: bool
+) -> None:
+    monkeypatch.setattr(bounds, "slowness", lambda: slower)
+    with contextlib.nullcontext() if fits else pytest.raises(AssertionError, match="more than"):
+        assert_costs(1.0, lambda: seconds)
+
+
+def test_work_that_is_slow_for_a_moment_is_tried_again() -> None:
+    costs = iter((1000.0, 1000.0, 0.5))
+    assert_costs(1.0, lambda: next(costs))
 
 
 def _warnings(path: Path, *words: str) -> str:

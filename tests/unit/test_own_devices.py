@@ -10,7 +10,7 @@ import pytest
 
 from gputui.inventory.device import Device
 from gputui.jobs.store import all_jobs
-from gputui.launching.compose import compose, refusal
+from gputui.launching.compose import compose, on_any
 from gputui.launching.launch_options import LaunchOptions
 from gputui.launching.launchers.deepspeed import HOSTFILE
 from gputui.launching.shell_words import assignments
@@ -118,7 +118,7 @@ def test_what_cannot_be_rewritten_is_known_whichever_devices_it_is_to_run_on(lin
     own = launch.own
     assert own is not None and own.option == STAYS[line]
     assert own.words in line.replace('"', "") and own.warning in launch.warnings
-    assert launch.refusal == own.refusal == refusal(launch_options(line), 1, {})
+    assert launch.refusal == own.refusal == on_any(launch_options(line), 1, {}).refusal
     # The suggested option requests no devices that the line would not have had.
     assert (own.option or "leave it out") in own.refusal
 
@@ -136,7 +136,7 @@ def test_the_selected_devices_win_wherever_the_command_can_be_rewritten(line: st
 @each_row("line", NOT_ASKING)
 def test_one_that_leaves_it_to_us_is_not_refused(line: str) -> None:
     if "=4" not in line:
-        assert refusal(launch_options(line), 1, {}) is None
+        assert on_any(launch_options(line), 1, {}).refusal is None
     assert compose([gpu(4)], launch_options(line), {}).own is None
 
 
