@@ -557,7 +557,8 @@ class AppState:
 
     def _take(self, suggestion: Suggestion) -> tuple[AppState, str]:
         app_state = self._select(Selection(suggestion.keys))
-        return replace(app_state, suggestion=suggestion), suggestion.reason
+        labels = ",".join(map(self.box.label, map(self.box.by_key.__getitem__, suggestion.keys)))
+        return replace(app_state, suggestion=suggestion), f"GPU {labels}: {suggestion.reason}"
 
     def _shortage(self, count: int, picked: PickResult) -> str:
         from gputui.choosing.pick import OtherVendor, OutsideGroup, SingleInstance
