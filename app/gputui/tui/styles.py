@@ -39,7 +39,6 @@ LOOKS: dict[str, Look] = {
     "link-sys": Look("error"),
     "lit": Look(background="lit", text="lit-style"),
     "load": Look("load"),
-    "load-past": Look("past"),
     "load-peaked": Look("load", "rest"),
     "lost": Look("error", text="bold"),
     "memory": Look("memory"),

@@ -23,7 +23,6 @@ DARK = Theme(
         "dim": "#7f88a8",
         "rest": "#3b4261",
         "load": "#8a96c8",
-        "past": "#555f8c",
         # The states of a row differ in luminance, and in hues that every eye can tell apart (Okabe and Ito).
         "free": "#52d6ac",
         "mine": "#56a5e9",
@@ -53,7 +52,6 @@ LIGHT = Theme(
         "dim": "#666c7a",
         "rest": "#c3c8d4",
         "load": "#5b69a0",
-        "past": "#99a3c6",
         # A yellow that can be read on white is brown: the colour of who uses nothing must be seen, too.
         "free": "#004d38",
         "mine": "#07558b",
@@ -86,7 +84,6 @@ ANSI = Theme(
         "dim": "ansi_default",
         "rest": "ansi_bright_black",
         "load": "ansi_default",
-        "past": "ansi_bright_black",
         "free": "ansi_green",
         "mine": "ansi_blue",
         "busy": "ansi_magenta",

@@ -13,8 +13,6 @@ _LOAD = "load"
 """The style of all charts: it is that of no state. The headings and the axes tell the charts apart."""
 _PEAKED = "load-peaked"
 """The style of the last cell of a mean below a higher peak."""
-_PAST = "load-past"
-"""The style of a mean over longer than its column."""
 _STEPS = " ▁▂▃▄▅▆▇█"
 
 _TICKS = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 2 * 3600, 3 * 3600, 6 * 3600)
@@ -32,14 +30,12 @@ def chart(
     cursor: float | None,
     close: bool,
     ruled: bool,
-    averaged: int,
 ) -> list[Line]:
     """A chart of these means in `tall` lines from 0 to `full`, the newest column at the right; above the mean
     of a column, a second shade goes up to its highest value (`peaks`) where that is well above.
 
     close     whether another chart may be directly above: an eighth of a line stays free between them
     ruled     whether there are dotted lines at 50 and 100 %
-    averaged  the first columns whose means are of a longer time, in a dimmer tone: their peaks are unknown
     """
     levels, highest = (_levels(values, tall * 8 - close, full) for values in (means, peaks))
     dotted = {tall - 1, half_line(tall)} if ruled and tall > 2 else set()
@@ -47,11 +43,11 @@ def chart(
 
     def cell(line: int, place: int, level: int, peak: int) -> tuple[str, str]:
         text, style = " ", _LOAD
-        past, filled = place < averaged, level - line * 8
-        shaded = filled if past or peak <= level + 8 else peak - line * 8
+        filled = level - line * 8
+        shaded = filled if peak <= level + 8 else peak - line * 8
         if filled > 0:
             text = _STEPS[min(8, filled)]
-            style = _PAST if past else _PEAKED if filled < 8 <= shaded else _LOAD
+            style = _PEAKED if filled < 8 <= shaded else _LOAD
         elif level and shaded > 0:
             text, style = _STEPS[min(8, shaded)], "rest"
         elif level and line in dotted:
