@@ -126,7 +126,7 @@ async def test_the_log_follows_and_the_end_is_shown(desk: Desk) -> None:
         first.open()
         await s.until(lambda: shown(s, " two"))
         second.open()
-        await s.until(lambda: shown(s, "✕ status 3"))
+        await s.until(lambda: shown(s, "✕ failed, status 3"))
         assert refreshed(job).over
         assert "following" not in "\n".join(texts(s))
         assert "none running, 1 ended" in texts(s)[0]
