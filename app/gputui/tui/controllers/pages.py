@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gputui.tui.screens.page import PageKeys
 
 
-NO_NODES = 'no other boxes yet: name them with boxes = ["gpu1"] below [hosts] in the settings'
+NO_BOXES = 'no other boxes yet: name them with boxes = ["gpu1"] below [hosts] in the settings'
 
 
 class PageController:
@@ -80,7 +80,7 @@ class PageController:
             return
         label = self._view.app_state.label
         if hosts is None and not slurm:
-            self._view.show_message(f"{label}: a recording has no other nodes" if label else NO_NODES, "warn")
+            self._view.show_message(f"{label}: a recording has no other nodes" if label else NO_BOXES, "warn")
             return
         from gputui.sources.hosts.channel import Channels
         from gputui.sources.hosts.ssh import Way
