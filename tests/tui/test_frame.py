@@ -261,7 +261,7 @@ async def test_a_panel_is_built_again_only_when_what_it_shows_has_changed(
 
 async def test_every_line_of_a_wide_screen_belongs_to_something() -> None:
     async with session(size=(130, 40)) as s:
-        assert any("─ queue ─" in line for line in s.texts("#lists"))
+        assert any("─ jobs and queue ─" in line for line in s.texts("#lists"))
         assert any("─ processes ─" in line for line in s.texts("#history"))
         bottom = s.main.query_one("#selection").region.y
         assert s.main.query_one("#history").region.bottom == bottom

@@ -106,11 +106,7 @@ class Suggestion:
     def reason(self) -> str:
         """The same, and how many others there are."""
         count = len(self.alternatives)
-        return (
-            f"{self.why}   (set {self.index + 1} of {count}: :next set shows another)"
-            if count > 1
-            else self.why
-        )
+        return f"{self.why} (set {self.index + 1} of {count}; another: :next set)" if count > 1 else self.why
 
 
 @frozen

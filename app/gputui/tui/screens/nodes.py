@@ -14,11 +14,10 @@ from textual.binding import Binding
 
 from gputui.tui.controllers.box_nodes import BoxNodes
 from gputui.tui.controllers.nodes import Nodes
-from gputui.tui.controllers.pages import NO_BOXES
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.box_jobs import BoxJobsScreen
 from gputui.tui.screens.page import FILTER, ListPage, hidden, shown, worded
-from gputui.tui.views.nodes import Row, headline, node_rows
+from gputui.tui.views.nodes import NO_BOXES, Row, headline, node_rows
 from gputui.tui.views.text import ItemLines, Line, clip, told_lines
 
 _ENTER = "Box: its devices, or connect. Device: as r. Slurm: srun or sbatch"
