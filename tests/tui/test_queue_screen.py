@@ -206,7 +206,7 @@ def test_a_job_in_line_has_one_row_with_its_place() -> None:
         of(jobs=(mine, after), waiters=(waiter(1), waiter(2, ours=True, job="e3y2"))), 80, 8
     )
     assert sum("e3y2" in word for word in words) == 1 and "2 e3y2" in words[3]
-    assert "k9k9" in words[1] and "2 in line, 1 yours" in words[0]
+    assert "k9k9" in words[1] and "2 in line" in words[0]
 
 
 def job_of_ours(id: str, indices: tuple[int, ...]) -> Job:
