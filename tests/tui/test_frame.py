@@ -17,6 +17,7 @@ from gputui.inventory.process import Process
 from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.tui import panels
 from gputui.tui.actions import ACTIONS, BY_ID
+from gputui.tui.app_state import AppState
 from gputui.tui.screens.confirm import ConfirmScreen
 from gputui.tui.screens.help import HelpScreen
 from gputui.tui.screens.jobs import JobsScreen
@@ -261,7 +262,7 @@ async def test_a_panel_is_built_again_only_when_what_it_shows_has_changed(
 
 async def test_every_line_of_a_wide_screen_belongs_to_something() -> None:
     async with session(size=(160, 40)) as s:
-        assert any("─ queue ─" in line for line in s.texts("#lists"))
+        assert any("─ jobs and queue" in line for line in s.texts("#lists"))
         assert any("─ processes ─" in line for line in s.texts("#history"))
         bottom = s.main.query_one("#selection").region.y
         assert s.main.query_one("#history").region.bottom == bottom
@@ -595,7 +596,7 @@ async def test_on_a_tiny_terminal_a_message_takes_the_place_of_the_keys() -> Non
 
 async def test_the_first_layout_is_right_at_once() -> None:
     async with session(interval=1000) as s:
-        s.main.set_app_state(replace(s.main.app_state, snapshot=None))
+        s.main.set_app_state(replace(s.main.app_state, snapshot=None, watch=AppState({}).watch))
         s.main.set_app_state(s.main.app_state.with_snapshot(box_at("shared")))
         # This holds before any other turn of the loop: the frame that is painted next shows every device.
         assert len(s.texts("#table")) == 9

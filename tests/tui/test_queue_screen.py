@@ -185,7 +185,7 @@ def test_ones_own_jobs_are_before_the_waiters_and_every_row_ends_with_its_comman
             )
         )
         assert "4 GPUs" in rows[2] and "GPU 6" in rows[3]
-        words = "running", "status", "4 GP", "GPU 6"
+        words = "running", "failed", "4 GP", "GPU 6"
         assert len({row.index(word) for word, row in zip(words, rows[:4], strict=True)}) == 1
         # When the devices will be free, and the ends of logs, are on their pages.
         assert not any("EXPECTED" in row or "log of" in row or "loss" in row for row in rows)
@@ -206,7 +206,7 @@ def test_a_job_in_line_has_one_row_with_its_place() -> None:
         of(jobs=(mine, after), waiters=(waiter(1), waiter(2, ours=True, job="e3y2"))), 80, 8
     )
     assert sum("e3y2" in word for word in words) == 1 and "2 e3y2" in words[3]
-    assert "k9k9" in words[1] and "2 in line, 1 yours" in words[0]
+    assert "k9k9" in words[1] and "2 in line" in words[0]
 
 
 def job_of_ours(id: str, indices: tuple[int, ...]) -> Job:

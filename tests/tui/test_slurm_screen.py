@@ -225,6 +225,15 @@ async def test_where_slurm_does_not_answer_the_page_says_so(tmp_path: Path) -> N
         assert s.app.screen is s.main
 
 
+async def test_slurm_that_is_not_set_up_is_told_as_such_and_so_is_how_to_name_a_box(tmp_path: Path) -> None:
+    fails = "#!/bin/sh\necho 'scontrol: fatal: Could not establish a configuration source' >&2\nexit 1\n"
+    (tmp_path / "scontrol").write_text(fails)
+    async with opened(tmp_path) as s:
+        await s.until(lambda: "not set up here" in "\n".join(texts(s)))
+        shown = " ".join([*texts(s), *footer(s)])
+        assert "fatal" not in shown and "slurm.conf" in shown and "[hosts]" in shown
+
+
 async def test_where_there_is_no_node_a_message_says_how_to_name_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -204,7 +204,7 @@ def test_the_highest_figure_is_of_one_reading_and_the_lowest_of_a_columns_mean()
     assert told["mean"] == pytest.approx(10, abs=3) and told["min"] <= told["mean"]
 
 
-def test_the_bars_of_memory_reach_their_maximum_and_minutes_from_a_file_are_dimmer() -> None:
+def test_bars_of_minutes_from_a_file_look_like_the_others_and_a_gap_is_explained() -> None:
     older, store, state = Store(), Store(), AppState({})
     for second in range(-240, -60):
         used = 70 * GIB if second % 60 == 0 else 0
@@ -214,14 +214,13 @@ def test_the_bars_of_memory_reach_their_maximum_and_minutes_from_a_file_are_dimm
     store.adopt(ring_file.read(ring_file.whole(older, [gpu(0).key], minute), minute))
     snapshot = box(gpu(0), gpu(1))
     state = replace(state.with_snapshot(snapshot), timelines=store.after(snapshot, 1.0))
-    assert "means of minutes" in "".join(_texts(timelines_pane(state, 80, 8)))
+    assert "blank: not recorded" in "".join(_texts(timelines_pane(state, 80, 8)))
     for metric in ("utilization", "memory"):
         lines, frame = charts_of(state, 80, 9, 300, metric)  # type: ignore[arg-type]
-        assert frame is not None and frame.averaged
+        assert frame is not None and frame.gaps
         own = lines[: frame.devices.index(gpu(1).key)]
         bars = {(each, style) for line in own for text, style in line for each in text if each in "▁▂▃▄▅▆▇█"}
-        assert ("█", "free-past") in bars, "a bar of minutes has a body, and a tone of its own"
-        assert {text for text, style in bars if style != "free-past"} <= {"▁"}, "what was seen here is idle"
+        assert {style for _, style in bars} <= {"free", "free-peaked"} and ("█", "free") in bars
         if metric == "memory":
             assert "70.0G" in "".join(_texts(own))
             assert set("▃▄▅▆▇█") & set(_texts(own)[0]), "of 80 GiB, 70 are near the top"

@@ -10,6 +10,7 @@ from textual import events
 from textual.widgets import Input
 
 from gputui.allocating.settings import ScreenSettings
+from gputui.launching.launch_options import AUTO
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.topology import TopologyScreen
 from tui.support import Session, session
@@ -76,8 +77,8 @@ async def test_editing_keys_act_before_what_is_typed_behind_them(keys: tuple[str
 
 async def test_a_page_gets_the_keys_behind_the_one_that_opens_it(environ: Mapping[str, str]) -> None:
     async with session(environ=environ, screen=OWN) as s:
-        burst(s, "5", "L", *["down"] * 5, "space")
-        await s.until(lambda: s.main.app_state.options.ids == "uuid")
+        burst(s, "5", "L", "space")
+        await s.until(lambda: s.main.app_state.options.launcher != AUTO)
         burst(s, "q", "t", "q", "x")
         await s.until(lambda: s.app.screen is s.main and not s.selected)
 

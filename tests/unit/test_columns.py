@@ -67,6 +67,16 @@ def test_a_job_whose_end_is_not_known_has_no_duration() -> None:
     assert ran.text(replace(running, state="ended")) == "–"
 
 
+def test_a_failed_job_is_failed_in_every_list() -> None:
+    """The screen has said "status 1" where the command line says "failed"."""
+    failed = Job(id="k3f9", state="failed", status=1)
+    state, status, page, panel = job_columns("state status outcome short", NOW)
+    assert [each.text(failed) for each in (state, status)] == ["failed", "1"]
+    assert (page.text(failed), panel.text(failed)) == ("✕ failed, status 1", "✕ failed")
+    assert page.text(replace(failed, status=None, signal=9)) == "✕ failed, SIGKILL"
+    assert page.text(replace(failed, status=None)) == panel.text(failed)
+
+
 def texts(columns: tuple[Column[object], ...] | list[Column[object]], rows: object) -> list[str]:
     return [column.text(row) for column in columns for row in rows]  # type: ignore[attr-defined]
 

@@ -104,6 +104,13 @@ def test_what_changes_a_job_takes_none_without_its_id(call: Call, desk: Desk, ac
     assert not find_job(job.id, stored(desk.environ)).over and len(all_jobs(desk.environ)) == 1
 
 
+def test_stop_names_no_job_that_has_ended(call: Call, desk: Desk) -> None:
+    for _ in range(2):
+        job = ended(desk.sh("true"))
+        said = call("jobs", "stop")
+        assert said.status == 2 and job.id not in said.err and "runs or waits" in said.err
+
+
 def test_list_is_the_list(call: Call, desk: Desk) -> None:
     ended(desk.sh("true"))
     assert call("jobs", "list").out == call("jobs").out != ""

@@ -21,6 +21,7 @@ from gputui.sources.simulated.motion import at
 from gputui.timeline.store import Store
 from gputui.tui.app_state import AppState
 from gputui.tui.layout import (
+    WIDE,
     Column,
     LaunchRoom,
     Layout,
@@ -55,7 +56,7 @@ LINKS = Part("links", Size(10, 10), "side", False)
 DEVICE = Part("device", Size(7, 17), "side", True, spare=True)
 
 
-WIDTHS = (40, 60, 80, 119, 120, 130, 179, 180, 200, 320)
+WIDTHS = (40, 60, 80, 120, 149, 150, 160, 179, 180, 200, 320)
 HEIGHTS = (5, 8, 10, 12, 13, 15, 24, 40, 60, 100)
 
 
@@ -71,12 +72,12 @@ def test_nothing_overlaps_and_nothing_is_left_over() -> None:
         if layout.beside is not None:
             assert layout.left.width + 1 + layout.beside.width == width and layout.left.width >= 80
             assert max(layout.table + lines_of(layout.left), lines_of(layout.beside)) <= body
-        if width >= 120 and height >= 40 and 0 < devices < 72:
+        if width >= WIDE and height >= 40 and 0 < devices < 72:
             # No line stays empty: some panel grows into the remaining space.
             assert layout.beside is not None and lines_of(layout.beside) == body
             assert layout.table + lines_of(layout.left) == body
         for column in columns:
-            assert all(lines >= (least[name] if width >= 120 else 1) for name, lines in column.heights)
+            assert all(lines >= (least[name] if width >= WIDE else 1) for name, lines in column.heights)
 
 
 def lines_of(column: Column) -> int:
@@ -157,8 +158,8 @@ def test_on_a_wide_terminal_warnings_are_whole_and_beside_each_other() -> None:
     assert all(each in _text(lines) for each in told) and "+" not in _text(lines[-2:])
 
 
-@each_row("width", [120, 130, 179, 180, 320])
-def test_from_120_columns_on_commands_are_below_the_table_and_timelines_below_them(width: int) -> None:
+@each_row("width", [150, 160, 179, 180, 320])
+def test_on_a_wide_terminal_commands_are_below_the_table_and_timelines_below_them(width: int) -> None:
     layout = lay_out(width, 60, 8, 5, [PROCESSES, TIMELINES, DEVICE, JOBS, LINKS])
     assert layout.beside is not None
     assert [name for name, _ in layout.left.heights] == ["processes", "timelines"]
@@ -173,20 +174,20 @@ def test_from_120_columns_on_commands_are_below_the_table_and_timelines_below_th
 
 def test_a_second_column_that_would_come_later_is_not_opened() -> None:
     """The table would become narrower while the user looks at it."""
-    before = lay_out(130, 40, 8, 5, [PROCESSES, TIMELINES])
+    before = lay_out(160, 40, 8, 5, [PROCESSES, TIMELINES])
     kept = [
         replace(part, size=Size(part.size.least, lines))
         for part, (_, lines) in zip([PROCESSES, TIMELINES], before.heights, strict=True)
     ]
-    after = lay_out(130, 40, 8, 5, [*kept, JOBS], before)
-    assert before.left.width == after.left.width == 130 and after.beside is None
+    after = lay_out(160, 40, 8, 5, [*kept, JOBS], before)
+    assert before.left.width == after.left.width == 160 and after.beside is None
     assert dict(after.heights).keys() == {"processes", "timelines", "jobs"}
 
 
 @each_row(("width", "height"), [(80, 40), (130, 40), (200, 60)])
 def test_a_panel_that_comes_takes_lines_of_the_last_one_of_its_column(width: int, height: int) -> None:
-    grown = [Part("processes", Size(4, 8), "table", True), TIMELINES, *[DEVICE] * (width >= 120)]
-    fixed_end = [LINKS] * (width >= 120)
+    grown = [Part("processes", Size(4, 8), "table", True), TIMELINES, *[DEVICE] * (width >= WIDE)]
+    fixed_end = [LINKS] * (width >= WIDE)
     before = lay_out(width, height, 8, 5, [*grown, *fixed_end])
     kept = dict(before.heights)
     fixed = [
@@ -360,8 +361,8 @@ def test_links_that_differ_stay_a_matrix_with_their_meaning_where_there_is_room(
     assert least == 10 and "on one CPU socket" in _text(panel.lines(app_state, side_width(200), wants))
     assert len(panel.lines(app_state, side_width(200), least)) == least
     # In a narrow column the matrix has two lines of headings: the meaning of each sign is there, too.
-    wants = panel.size(app_state, 120).wants
-    assert "on different CPU sockets" in _text(panel.lines(app_state, side_width(120), wants))
+    wants = panel.size(app_state, WIDE).wants
+    assert "on different CPU sockets" in _text(panel.lines(app_state, side_width(WIDE), wants))
 
 
 def test_a_link_between_selected_devices_is_told_in_plain_words() -> None:
@@ -456,16 +457,16 @@ def test_the_state_has_room_for_what_it_says_before_bars_limits_and_names(width:
 
 
 def test_a_wider_terminal_never_has_a_poorer_table_except_where_the_second_column_opens() -> None:
-    widths = [lay_out(width, 40, 8, 6, [LINKS]).left.width for width in range(120, 241)]
+    widths = [lay_out(width, 40, 8, 6, [LINKS]).left.width for width in range(WIDE, 241)]
     assert widths == sorted(widths) and widths[0] >= 80
-    sides = [side_width(width) for width in range(120, 241)]
+    sides = [side_width(width) for width in range(WIDE, 241)]
     assert sides == sorted(sides)
     app_state = AppState({}).with_snapshot(BOX)
 
     def heading(width: int) -> list[str]:
         return "".join(text for text, _ in table(app_state, width, 9).lines[0]).split()
 
-    assert heading(lay_out(130, 40, 8, 6, [LINKS]).left.width) == heading(100)
+    assert heading(lay_out(WIDE, 40, 8, 6, [LINKS]).left.width) == heading(100)
 
 
 def test_each_process_has_one_line_in_a_narrow_panel() -> None:
@@ -507,7 +508,7 @@ def test_remarks_are_wrapped_only_where_there_is_room() -> None:
 
 
 @each_row("name", list(BOXES))
-@each_row(("width", "height", "most"), [(130, 40, 23), (200, 60, 30)])
+@each_row(("width", "height", "most"), [(160, 40, 23), (200, 60, 30)])
 def test_few_lines_of_a_column_are_blank(name: str, width: int, height: int, most: int) -> None:
     state = _with_past(name)
     # Of a partition, a driver tells next to nothing.
@@ -523,7 +524,7 @@ def test_few_lines_of_a_column_are_blank(name: str, width: int, height: int, mos
         assert shown.count("") <= most, (column, shown.count(""))
 
 
-@each_row("width", [130, 200])
+@each_row("width", [160, 200])
 @each_row("height", range(40, 68, 3))
 def test_lines_that_make_no_chart_higher_go_to_the_panel_above(width: int, height: int) -> None:
     """Up to seven lines below the charts of eight devices were blank."""
@@ -536,7 +537,7 @@ def test_lines_that_make_no_chart_higher_go_to_the_panel_above(width: int, heigh
 
 
 @each_row("name", list(BOXES))
-@each_row(("width", "height"), [(130, 40), (200, 60)])
+@each_row(("width", "height"), [(160, 40), (200, 60)])
 def test_no_panel_touches_the_last_column(name: str, width: int, height: int) -> None:
     state = _with_past(name)
     layout = lay_out(width, height, len(state.rows), 6, parts(state, width))
@@ -652,9 +653,9 @@ def test_the_room_of_the_processes_is_for_the_devices_that_there_are_now() -> No
     size = PANELS_BY_NAME["processes"].size
     held = replace(gpu(0), memory_used=22 * GIB)
     state = AppState({})
-    assert size(state, 130) == Size(0, 0)
+    assert size(state, 160) == Size(0, 0)
     state = state.with_snapshot(box(held))
-    assert state.verdicts[held.key].state == "held" and size(state, 130) == Size(4, 3)
+    assert state.verdicts[held.key].state == "held" and size(state, 160) == Size(4, 3)
     claim = Claim(held.key, "lee", NOW - 10)
     state = state.with_snapshot(replace(box(gpu(0)), claims=(claim,)))
-    assert state.verdicts[held.key].state == "claimed" and size(state, 130) == Size(4, 3)
+    assert state.verdicts[held.key].state == "claimed" and size(state, 160) == Size(4, 3)

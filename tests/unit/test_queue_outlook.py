@@ -58,7 +58,9 @@ def test_the_first_in_line_is_told_what_is_missing() -> None:
     assert reasons(TWO_BUSY, waiter(1, "ana", 2, 0, 1)) == ["GPUs 0 and 1 are not free"], "others are free"
     assert reasons(box(*map(busy, FOUR)), waiter(1, "ana", 2, 0, 1, 2)) == ["GPUs 0, 1 and 2 are not free"]
     assert reasons(box(*map(busy, FOUR)), waiter(1, "ana", 2)) == ["no GPU is free, needs 2"]
-    assert reasons(TWO_BUSY, waiter(1, "ana", 2)) == ["GPUs 2 and 3 free, starts soon"]
+    assert reasons(TWO_BUSY, waiter(1, "ana", 2)) == [
+        "GPUs 2 and 3 free, should start within a minute if that lasts"
+    ]
 
 
 def test_a_request_that_does_not_start_on_devices_that_stay_free_is_not_said_to_start_soon() -> None:
@@ -69,8 +71,11 @@ def test_a_request_that_does_not_start_on_devices_that_stay_free_is_not_said_to_
         return blocking_reason(turn, snapshot)
 
     long = {"since": NOW - 1100}
-    assert "starts soon" in told(), "one reading knows nothing of the time before"
-    assert "starts soon" in told(1080, 59, **long) and "starts soon" in told(1080, 1080, since=NOW - 59)
+    assert "starts soon" in told(since=NOW - 5), "one reading knows nothing of the time before"
+    assert "starts soon" in told(1080, 1080, since=NOW - 59)
+    # How long they have been free is not known: only that they must stay so.
+    for once in (told(**long), told(1080, 59, **long)):
+        assert "soon" not in once and "within a minute if that lasts" in once
     assert "18m, not started" in told(3000, 1080, **long) and "starts soon" not in told(3000, 1080, **long)
     assert "jobs log e3y2" in told(1080, 1080, **long, job="e3y2", ours=True)
     assert "jobs log" not in told(1080, 1080, **long, job="e3y2")
@@ -104,7 +109,9 @@ def test_devices_that_never_do_are_not_counted() -> None:
     divided = gpu(0, mig=True)
     parts = box(divided, instance(divided, 0), instance(divided, 1), FOUR[1])
     assert reasons(parts, waiter(1, count=2)) == ["only 1 of the GPUs here matches: it can never start"]
-    assert reasons(parts, waiter(1, count=1)) == ["GPUs 0:0, 0:1 and 1 free, starts soon"]
+    assert reasons(parts, waiter(1, count=1)) == [
+        "GPUs 0:0, 0:1 and 1 free, should start within a minute if that lasts"
+    ]
 
 
 def test_what_is_waited_for_in_words() -> None:

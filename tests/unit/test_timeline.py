@@ -132,10 +132,6 @@ def test_where_only_minutes_are_known_seconds_show_them() -> None:
     now.store.adopt(kept)
     columns = _read(Timelines(now.store, now.until, 1), 300, 300)
     assert columns[-1] == 10 and set(columns) == {None, 10, 80} and columns.count(80) == 60
-    timelines, span = Timelines(now.store, now.until, 1), Span.at(now.until, 300, 300)
-    assert timelines.averaged(KEY, "utilization", span) == 299, "but for the one second seen here"
-    assert timelines.averaged(KEY, "utilization", Span.at(now.until, 3600, 30)) == 0, "a column has minutes"
-    assert timelines.averaged("GPU-none", "power", span) == 0
 
 
 @each_row("second", [0, 10, 37])

@@ -127,7 +127,8 @@ def blocking_reason(turn: Turn, snapshot: Snapshot) -> str:
     missing = waiter.count - len(turn.free)
     free = f"{gpus([*map(snapshot.label, turn.free)])} free"
     if missing <= 0 and turn.ready < _LATE:
-        return f"{free}, starts soon"
+        recent = waiter.since is None or snapshot.time - waiter.since < _LATE
+        return f"{free}, {'starts soon' if recent else 'should start within a minute if that lasts'}"
     if missing <= 0:
         says = f": gputui jobs log {printable(waiter.job)} says why" if waiter.ours and waiter.job else ""
         return f"{free} for {duration(turn.ready)}, not started: its own rules may ask for more{says}"

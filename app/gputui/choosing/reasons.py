@@ -29,7 +29,7 @@ def reason(pairs: PairScores, found: RankedSet, grouping: Grouping, named: bool 
         parts += ["no display attached"] if _avoids_display(pairs, found.members) else []
     if grouping.independent:
         parts.append("independent processes")
-    elif found.weakest is not None and what != _UNKNOWN_LINKS:
+    elif found.weakest is not None and what not in (_UNKNOWN_LINKS, _same_link(pairs, found.members) or None):
         parts.append(_weakest(pairs, found, grouping))
     parts.append(_left(found.members, whole))
     return "; ".join(filter(None, parts))
@@ -61,6 +61,8 @@ def _what(pairs: PairScores, found: RankedSet, whole: Sequence[Sequence[int]], n
         return f"{both} {_family(pairs)} pairs"
     words = [pairs.link(i, j) for j, i in combinations(members, 2)]
     worst = min(words, key=strength)
+    if same := _same_link(pairs, members):
+        return same
     if all(map(direct_links, words)):
         return f"{'all ' if len(members) > 2 else ''}connected by {family(worst or '')}"
     if worst is None:
@@ -78,12 +80,37 @@ def _single(pairs: PairScores, device: int, whole: Sequence[Sequence[int]]) -> s
         return f"no {_family(pairs)} to any other available device"
     least = min(pairs.degree)
     if pairs.degree[device] == least < max(pairs.degree):
-        return "leaves better linked ones to others"
+        return _leaves(pairs, device)
     if len(set(pairs.degree)) > 1:
         return ""
-    if len(set(pairs.free_gib)) == 1:
-        return "as good as any other"
+    if len({*zip(pairs.free_gib, pairs.display, strict=True)}) == 1:
+        return f"all {len(pairs)} available are alike in links and memory"
     return "most free memory" if pairs.free_gib[device] == max(pairs.free_gib) else ""
+
+
+def _leaves(pairs: PairScores, device: int) -> str:
+    """How the others are linked better than the device whose links are the weakest."""
+    others = [i for i in range(len(pairs)) if i != device]
+    own = max((pairs.link(device, i) for i in others), key=strength)
+    best = max((pairs.link(i, j) for j, i in combinations(others, 2)), key=strength, default=None)
+    if best is not None and strength(own) < strength(best):
+        return f"{own or 'no known link'} at most to the others, of which some have {best}"
+    counts = [pairs.numa.count(node) for node in pairs.numa]
+    most = max(counts)
+    nodes = numa_nodes([pairs.devices[i] for i in others if counts[i] == most])
+    if counts[device] < most and len(nodes) == 1:
+        return f"leaves the {most} on NUMA node {nodes[0]} together"
+    return "leaves those with more or nearer links to others"
+
+
+def _same_link(pairs: PairScores, members: Sequence[int]) -> str:
+    """ "NV18 between the two", "NV18 between all 3"; "" where not all direct links are the same or usable."""
+    words = {pairs.link(i, j) for j, i in combinations(members, 2)}
+    (word, *others) = words or {None}
+    usable = not pairs.lacks_peer_access(members, pairs.weakest(members) or 0)
+    if others or not direct_links(word) or not usable:
+        return ""
+    return f"{word} between {'the two' if len(members) == 2 else f'all {len(members)}'}"
 
 
 def _single_of_unlike(pairs: PairScores, device: int) -> str:

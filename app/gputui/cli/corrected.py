@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import os
 from collections.abc import Iterator, Sequence
 
 from gputui.cli.common import Parser, WrongCallError
@@ -78,7 +79,7 @@ def _candidates(words: list[str], name: str | None) -> Iterator[list[str]]:
             yield [*close, *rest]
             yield from _candidates(rest, close[0])
         if rest or not meant.isalpha():
-            yield ["run", "--", *words]
+            yield ["run", "--", *_command(words)]
         return
     own = [name] if name else []
     parser = _parser(name)
@@ -101,11 +102,16 @@ def _candidates(words: list[str], name: str | None) -> Iterator[list[str]]:
             yield [*own, *fixed, "ID"]
     if first is not None and (name in STARTING or not name):
         # What follows belongs to the command, even if some of it looks like our options.
-        yield [*own, *fixed[:place], "--", *words[place:]]
+        yield [*own, *fixed[:place], "--", *_command(words[place:])]
     if unknown and not name:
         # `gputui -n 2 -- python train.py`: only subcommands have the option.
         yield ["plan" if unknown[0].startswith(_OF_A_MODEL) else "run", *words]
         yield from _candidates(words, "run")
+
+
+def _command(words: list[str]) -> list[str]:
+    """The words as a command: a script that is not executable needs its interpreter."""
+    return ["python"] * (words[0].endswith(".py") and not os.access(words[0], os.X_OK)) + words
 
 
 def _with_known_words(parser: Parser, words: Sequence[str]) -> Iterator[str]:

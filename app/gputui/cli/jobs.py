@@ -259,6 +259,8 @@ def _unnamed(args: Call, jobs: Stored) -> str:
             return found[0].id
     if not jobs.jobs:
         raise WrongCallError(f"{args.action} needs a job, and there is none")
+    if args.action == "stop" and all(job.over for job in jobs.jobs):
+        raise WrongCallError("stop needs a job that runs or waits, and there is none")
     if not args.json:
         # What reads the output of the action does not take the list for it.
         with contextlib.redirect_stdout(sys.stderr):

@@ -53,7 +53,7 @@ def job_columns(
         "state": Column("STATE", lambda job: _with_wait(job, "gave up" if job.gave_up else job.state, now)),
         "status": Column("STATUS", status_text),
         "outcome": Column("STATE", lambda job: _with_wait(job, _outcome(job), now), _tone),
-        "short": Column("STATE", _outcome, _tone),
+        "short": Column("STATE", _state, _tone),
         "time": Column("TIME", lambda job: _time(job, now), "dim", right=True, least=5),
         "ran": Column("RAN", lambda job: _ran(job, now), "dim", right=True, least=5),
         "ended": Column(
@@ -124,14 +124,16 @@ def _tone(job: Job) -> str:
     return SIGNS.get(job.state, ("?", "unknown"))[1]
 
 
+def _state(job: Job) -> str:
+    """The state with its glyph."""
+    return f"{SIGNS.get(job.state, ('?', ''))[0]} {'gave up' if job.gave_up else job.state}"
+
+
 def _outcome(job: Job) -> str:
-    """The state with its glyph; the status or the signal in place of "failed"."""
-    words = job.state
-    if job.gave_up:
-        words = "gave up"
-    elif job.state == "failed" and (job.signal, job.status) != (None, None):
-        words = status_text(job) if job.signal is not None else f"status {job.status}"
-    return f"{SIGNS.get(job.state, ('?', ''))[0]} {words}"
+    """The same, of a failed job with its status or signal: "✕ failed, status 1"."""
+    status = "" if job.signal is not None or job.status is None else "status "
+    ended = f", {status}{status_text(job)}" if job.state == "failed" and status_text(job) != UNKNOWN else ""
+    return _state(job) + ended * (not job.gave_up)
 
 
 def _with_wait(job: Job, words: str, now: float) -> str:

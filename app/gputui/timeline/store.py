@@ -222,15 +222,6 @@ class Timelines:
             )
         return self.store.unused[place]
 
-    def averaged(self, key: str, metric: Metric, span: Span) -> int:
-        """Return how many columns, from the left, show a longer time than their own: the minutes that a file
-        had."""
-        past = self.store.devices.get(key)
-        rings = _fitting(past.rings[metric], span.seconds) if past and metric in past.rings else ()
-        if not rings or rings[-1].width <= span.step:
-            return 0
-        return min(max(0, span.column(float(rings[0].first * rings[0].width))), span.columns)
-
     def values(self, key: str, metric: Metric, span: Span, peaks: bool = False) -> Sequence[float]:
         """Return a figure in each column, its mean or its peak; NaN is unknown."""
         past = self.store.devices.get(key)

@@ -106,11 +106,7 @@ class Suggestion:
     def reason(self) -> str:
         """The same, and how many others there are."""
         count = len(self.alternatives)
-        return (
-            f"{self.why}   (set {self.index + 1} of {count}: :next set shows another)"
-            if count > 1
-            else self.why
-        )
+        return f"{self.why} (set {self.index + 1} of {count}; another: :next set)" if count > 1 else self.why
 
 
 @frozen
@@ -583,7 +579,8 @@ class AppState:
 
     def _take(self, suggestion: Suggestion) -> tuple[AppState, str]:
         app_state = self._select(Selection(suggestion.keys))
-        return replace(app_state, suggestion=suggestion), suggestion.reason
+        labels = ",".join(map(self.box.label, map(self.box.by_key.__getitem__, suggestion.keys)))
+        return replace(app_state, suggestion=suggestion), f"GPU {labels}: {suggestion.reason}"
 
     def _shortage(self, count: int, picked: PickResult) -> str:
         from gputui.choosing.pick import OtherVendor, OutsideGroup, SingleInstance

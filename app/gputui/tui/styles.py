@@ -53,15 +53,15 @@ LOOKS: dict[str, Look] = {
     "warn": Look("warning"),
 }
 """A name with "-on" appended is the style of a cell within the selection; with "-low" or "-high", that of a
-low or a high load; with "-quiet", that of numbers which are quieter than their state; with "-past", that of
-means of a longer time; with "-peaked", that of the end of a mean below a higher peak."""
+low or a high load; with "-quiet", that of numbers which are quieter than their state; with "-peaked", that of
+the end of a mean below a higher peak."""
 
-_LEVELS = {"-low": "dim", "-high": "bold", "-quiet": "", "-past": "dim"}
+_LEVELS = {"-low": "dim", "-high": "bold", "-quiet": ""}
 """The same in text styles, where colours have no shades."""
 
 _QUIETER, _BRIGHTER = 0.6, 0.12
-"""How far the colour of a low load is from that of its state to that of dim text, and that of a past mean to
-that of the rest of a bar; and how much lighter the colour of a high load is; on light, darker."""
+"""How far the colour of a low load is from that of its state to that of dim text, and how much lighter
+the colour of a high load is; on light, darker."""
 
 
 def look(name: str, variables: Mapping[str, str], colored: bool = True) -> Style:
@@ -77,7 +77,7 @@ def look(name: str, variables: Mapping[str, str], colored: bool = True) -> Style
         if color.ansi is not None or not colored:
             text = _LEVELS[level]
         elif level != "-high":
-            color = color.blend(Color.parse(variables["rest" if level == "-past" else "dim"]), _QUIETER)
+            color = color.blend(Color.parse(variables["dim"]), _QUIETER)
         else:
             on_light = Color.parse(variables["background"]).brightness > 0.5
             color = color.lighten(-_BRIGHTER if on_light else _BRIGHTER)

@@ -16,6 +16,9 @@ _DEADLINE = 10.0
 _MOST_OUTPUT = 64 * MIB
 """The most bytes of an answer: each job of any user takes 1 to 2 KiB."""
 
+_NOT_SET_UP = "Could not establish a configuration source"
+"""Slurm's words where it is installed, and has no configuration."""
+
 
 class Slurm:
     """Slurm as its programs on this machine report it. They ask the controller, in the user's name."""
@@ -48,6 +51,9 @@ class Slurm:
         nodes = self._scontrol.ask("-d", "-o", "show", "node")
         if nodes is None:
             trouble = self._scontrol.trouble
+            if _NOT_SET_UP in (trouble or ""):
+                why = "it finds neither a slurm.conf nor, in DNS, a controller that has one"
+                raise NoSourceError(f"Slurm is not set up here ({why})")
             raise NoSourceError(f"Slurm's controller does not answer ({trouble}); `scontrol ping` shows more")
         partitions = self._scontrol.ask("-o", "show", "partition")
         errors = () if partitions is not None else (f"the partitions are unknown: {self._scontrol.trouble}",)

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from gputui.tui.screens.page import PageKeys
 
 
-NO_NODES = 'no other boxes yet: name them with boxes = ["gpu1"] below [hosts] in the settings'
-
-
 class PageController:
     """Opens a page over `view`, whose app state the page shows and whose actions the page can perform."""
 
@@ -80,7 +77,9 @@ class PageController:
             return
         label = self._view.app_state.label
         if hosts is None and not slurm:
-            self._view.show_message(f"{label}: a recording has no other nodes" if label else NO_NODES, "warn")
+            from gputui.tui.views.nodes import NO_BOXES
+
+            self._view.show_message(f"{label}: a recording has no other nodes" if label else NO_BOXES, "warn")
             return
         from gputui.sources.hosts.channel import Channels
         from gputui.sources.hosts.ssh import Way

@@ -108,7 +108,7 @@ class SlurmNodes(Nodes[Launch]):
         rows = [place_node(each) for each in self._places]
         if cluster is None:
             reason = self._error.partition(" (")[0]
-            note = (printable(reason), "lost") if reason else ("asking", "dim")
+            note = (printable(reason.removeprefix("Slurm is ")), "lost") if reason else ("asking", "dim")
             return [Node(_SLURM, "  Slurm", note=note)]
         if not any(each.most for each in every):
             errors.append("no node has devices")

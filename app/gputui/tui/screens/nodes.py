@@ -17,8 +17,8 @@ from gputui.tui.controllers.nodes import Nodes
 from gputui.tui.main_view import MainView
 from gputui.tui.screens.box_jobs import BoxJobsScreen
 from gputui.tui.screens.page import FILTER, ListPage, hidden, shown, worded
-from gputui.tui.views.nodes import Row, headline, node_rows
-from gputui.tui.views.text import ItemLines, Line, clip
+from gputui.tui.views.nodes import NO_BOXES, Row, headline, node_rows
+from gputui.tui.views.text import ItemLines, Line, clip, told_lines
 
 _ENTER = "Box: its devices, or connect. Device: as r. Slurm: srun or sbatch"
 _SPACE = "Box: expand or collapse. Device: select or deselect"
@@ -126,7 +126,9 @@ class NodesScreen(ListPage):
     def listing(self, width: int) -> ItemLines:
         places = count()
         items = [next(places) if row.key is not None else None for row in self._rows]
-        return [clip(row.line, width) for row in self._rows], items
+        lines = [clip(row.line, width) for row in self._rows]
+        missing = told_lines(NO_BOXES, "dim", width) if self._boxes is None else []
+        return [*lines, *missing], [*items, *[None] * len(missing)]
 
     def lines(self, width: int, height: int) -> list[Line]:
         jobs = self._kind.jobs(width)[: max(0, height // 2 - 1)] if self._kind else []

@@ -18,7 +18,7 @@ from gputui.tui.screens.page import Page, hidden, shown
 from gputui.tui.views.table import filter_in_title
 from gputui.tui.views.text import Line, clip, title, told_lines
 from gputui.tui.views.timelines import (
-    MEANS,
+    GAPS,
     USUAL_ZOOM,
     Frame,
     charted,
@@ -80,7 +80,7 @@ class TimelinesScreen(Page):
         frame, moment = self._frame, self._moment
         return [
             f"at {clock(frame.span, moment)}" if frame is not None and moment is not None else "",
-            f"last {zoom_name(self._zoom)}{MEANS if frame is not None and frame.averaged else ''}",
+            f"last {zoom_name(self._zoom)}{GAPS if frame is not None and frame.gaps else ''}",
             ", ".join(frame.metrics) if frame is not None else "",
             "" if self._one else filter_in_title(self.app_state),
         ]

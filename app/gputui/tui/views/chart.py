@@ -26,7 +26,6 @@ def chart(
     cursor: float | None,
     close: bool,
     ruled: bool,
-    averaged: int,
     tone: str,
 ) -> list[Line]:
     """A chart of these means in `tall` lines from 0 to `full`, the newest column at the right; above the mean
@@ -34,7 +33,6 @@ def chart(
 
     close     whether another chart may be directly above: an eighth of a line stays free between them
     ruled     whether there are dotted lines at 50 and 100 %
-    averaged  the first columns whose means are of a longer time, in a dimmer tone: their peaks are unknown
     tone      the style of the bars
     """
     levels, highest = (_levels(values, tall * 8 - close, full) for values in (means, peaks))
@@ -43,11 +41,11 @@ def chart(
 
     def cell(line: int, place: int, level: int, peak: int) -> tuple[str, str]:
         text, style = " ", tone
-        past, filled = place < averaged, level - line * 8
-        shaded = filled if past or peak <= level + 8 else peak - line * 8
+        filled = level - line * 8
+        shaded = filled if peak <= level + 8 else peak - line * 8
         if filled > 0:
             text = _STEPS[min(8, filled)]
-            style = f"{tone}-past" if past else f"{tone}-peaked" if filled < 8 <= shaded else tone
+            style = f"{tone}-peaked" if filled < 8 <= shaded else tone
         elif level and shaded > 0:
             text, style = _STEPS[min(8, shaded)], "rest"
         elif level and line in dotted:

@@ -12,7 +12,7 @@ from gputui.inventory.job import Job, grouped, place_in_list
 from gputui.jobs.columns import SIGNS, job_columns
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
-from gputui.tui.views import jobs, queue
+from gputui.tui.views import jobs
 from gputui.tui.views.text import (
     Line,
     clip_command,
@@ -138,6 +138,10 @@ def _either(of_job: Column[Job], of_turn: Column[Turn]) -> Column[_Row]:
 
 
 def _numbers(app_state: AppState) -> list[str]:
-    """ "1 running", "2 in line, 1 yours", "3 ended": the more important first."""
-    of_jobs, found = jobs.counts(app_state.box.jobs), app_state.outlook
-    return [*of_jobs[:1], *[queue.numbers(found)] * bool(found.turns), *of_jobs[1:]]
+    """ "1 running", "2 in line", "3 ended": the more important first."""
+    of_jobs, in_line = jobs.counts(app_state.box.jobs), len(app_state.outlook.turns)
+    if not in_line:
+        return of_jobs
+    # That somebody waits is more than that nobody runs.
+    running = [each for each in of_jobs[:1] if each != "none running"]
+    return [*running, f"{in_line} in line", *of_jobs[1:]]

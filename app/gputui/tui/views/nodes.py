@@ -30,6 +30,8 @@ from gputui.tui.views.text import (
     wrap,
 )
 
+NO_BOXES = 'no other boxes yet: name them with boxes = ["gpu1"] below [hosts] in the settings'
+
 _STATE_LOOKS = {"live": "", "connecting": "dim", "stale": "warn", "dead": "lost"}
 _WIDEST = 24
 """The most cells for the column of names."""

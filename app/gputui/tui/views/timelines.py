@@ -56,8 +56,8 @@ _LOW = 2
 _MARKED = 6
 """The height in lines from which the page has a line for the mark of the cursor."""
 
-MEANS = "  dim: means of minutes"
-"""What the dimmer bars are, that a file's minutes are drawn as."""
+GAPS = "  blank: not recorded"
+"""What the blank columns between bars are: nobody has read the devices then."""
 _NO_LIMIT = "no limit"
 """The label of a chart whose 100 % is unknown: its top is a round number."""
 
@@ -82,14 +82,14 @@ class Frame:
     span     the time that the columns show
     devices  the key of the device that each line shows, "" for a line without a device
     metrics  the metrics that the charts show
-    averaged whether a part of them, in a dimmer tone, shows means of minutes
+    gaps     whether there are blank columns between bars
     """
 
     lefts: tuple[int, ...]
     span: TimeSpan
     devices: tuple[str, ...]
     metrics: tuple[Metric, ...] = METRICS
-    averaged: bool = False
+    gaps: bool = False
 
     @property
     def shown(self) -> frozenset[str]:
@@ -135,7 +135,7 @@ def timelines_pane(app_state: AppState, width: int, height: int) -> list[Line]:
     lines, frame = charts_of(app_state, width, height - 1, device=devices[0] if len(devices) == 1 else None)
     missing = len(devices) - len(frame.shown) if frame else 0
     more = f"{missing} more {key_of('timelines', app_state.screen.keymap)}" if missing > 0 else ""
-    past = f"last {zoom_name(USUAL_ZOOM)}{MEANS if frame and frame.averaged else ''}"
+    past = f"last {zoom_name(USUAL_ZOOM)}{GAPS if frame and frame.gaps else ''}"
     return [title("timelines", width, more, filter_in_title(app_state), past), *lines]
 
 
@@ -191,7 +191,7 @@ def charts_of(
     found = charts.lines(devices[first:])
     lines = [line if line == _BLANK else padded(line, width) for line, _ in found]
     shown = tuple(key for _, key in found[: -len(charts.feet)])
-    return lines, Frame(charts.lefts, charts.span, shown, charts.shown, charts.averaged)
+    return lines, Frame(charts.lefts, charts.span, shown, charts.shown, charts.gaps)
 
 
 class _Charts:
@@ -233,8 +233,8 @@ class _Charts:
         self.lefts = tuple(left + place * (columns + self._figure + 2) for place in range(beside))
         """Cells before each of the charts side by side."""
         marked = page and height >= _MARKED
-        self.averaged = False
-        """Whether bars show means of minutes, once they are drawn."""
+        self.gaps = False
+        """Whether there are blank columns between bars, once they are drawn."""
         self.feet = [axis(self.span), *([mark(self.span, cursor)] if marked else [])]
         """The axis, and the line for the mark of the cursor."""
         rows = 1 if beside > 1 else len(metrics)
@@ -354,12 +354,13 @@ class _Charts:
             # Of a lost device, a mean of the past would look like a present value.
             lost = "lost" if _is_lost(app_state, device) else ""
             figures = [""] * (tall - 1) + [now or lost or _amount(metric, of_span[_SUMMARIES[metric]])]
-        full, averaged = self._full(device, metric), timelines.averaged(device.key, metric, span)
-        self.averaged |= any(value == value for value in means[:averaged])
+        full = self._full(device, metric)
+        there = [place for place, value in enumerate(means) if value == value]
+        self.gaps |= there[-1] - there[0] >= len(there)
         # In a list, the figure and the bars agree.
         values = peaks if highest and not self._ruled else means
         tone = "load" if self._one else _tone(app_state, device)
-        ends = not self._one, self._ruled, averaged, tone
+        ends = not self._one, self._ruled, tone
         lines = chart(values, peaks, span, tall, full, self._cursor, *ends)
         return [
             (*line, (fit(figure, self._figure, right=True), "dim" if self._one and place else ""))
