@@ -250,7 +250,7 @@ async def test_a_box_that_is_not_this_machine_is_not_claimed(environ: dict[str, 
         s.main.set_app_state(replace(s.main.app_state, label="demo: shared"))
         await s.press("4", "@detach")
         assert s.main.launch.pending is not None and s.main.launch.pending.allocation.lease is None
-        await s.press("w")
+        await s.press("4", "0", "w")
         assert "2nd in line, behind ana (4 GPUs)" in prompted(s)
         await s.press("enter")
         assert s.app.screen is s.main and all_jobs(environ) == []

@@ -366,7 +366,7 @@ async def test_those_in_the_line_of_a_demo_are_asked_about_and_w_is_offered(
 ) -> None:
     async with session("shared", command=("true",), environ=environ, interval=1000, size=(130, 40)) as s:
         s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
-        await s.press("4", "5", "@return")
+        await s.press("0", "3", "@return")
         assert "ahead of you in line" in await asked(s) and "demo shared" in await asked(s)
         await s.press("w")
         assert isinstance(s.app.screen, LineScreen) and "in line" in s.app.screen.prompt

@@ -486,7 +486,9 @@ async def test_the_first_enter_on_a_demo_offers_its_best_device_and_rehearses_th
         assert s.app.screen is s.main and s.app.is_running
 
 
-@pytest.mark.parametrize(("box", "labels", "asks"), [("shared", "54", True), ("empty", "20", False)])
+@pytest.mark.parametrize(
+    ("box", "labels", "asks"), [("shared", "54", False), ("shared", "30", True), ("empty", "20", False)]
+)
 @pytest.mark.parametrize("key", quick_first(["@launch", "@detach", "@return"]))
 async def test_the_example_of_a_demo_is_rehearsed_on_exactly_the_selected_devices(
     box: str, labels: str, asks: bool, key: str, environ: dict[str, str]

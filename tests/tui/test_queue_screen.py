@@ -74,12 +74,13 @@ async def test_the_page_of_the_demo_box_says_who_waits_for_what_and_who_has_it()
         await s.press("@queue")
         lines = texts(s)
         assert "2 in line" in lines[0] and lines[1].split()[:3] == ["PLACE", "USER", "WANTS"]
-        assert lines[2].split()[:4] == ["1", "ana", "4", "GPUs"]
+        assert lines[2].split()[:4] == ["1", "ana", "GPU", "0,1,2,3"]
         assert lines[3].split()[:4] == ["2", "lee", "GPU", "6"]
-        assert lines[4].strip() == "next: ana · GPUs 4, 5 and 7 free, needs 1 more"
-        assert lines[7].split()[:5] == ["GPU", "USER", "FOR", "EXPECTED", "FREE"]
-        assert lines[8].split()[:2] == ["6", "bo"] and "idle 7h13m: ask bo" in lines[8]
-        assert lines[9].split()[:3] == ["0", "mira", "3h01m"]
+        assert lines[4].strip() == "next: ana · GPUs 0, 1, 2 and 3 are not free"
+        assert lines[5].strip() == "next: lee · GPU 6 is not free"
+        assert lines[8].split()[:5] == ["GPU", "USER", "FOR", "EXPECTED", "FREE"]
+        assert lines[9].split()[:2] == ["6", "bo"] and "idle 7h13m: ask bo" in lines[9]
+        assert lines[10].split()[:3] == ["0", "mira", "3h01m"]
         await s.press("escape")
         assert s.app.screen is s.main
 

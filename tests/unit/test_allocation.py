@@ -24,8 +24,11 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.source import SimulatedSource
 from gputui.sources.source import Want
+from gputui.timeline.keeper import Keeper
+from gputui.timeline.past import with_past
+from gputui.timeline.store import Store
 from gputui.vendors.vendor import Vendor
-from unit.builders import box, busy, gpu
+from unit.builders import NOW, box, busy, gpu, job
 from unit.claims_support import Elsewhere
 
 
@@ -270,6 +273,32 @@ def test_the_links_order_a_pipeline_also_where_there_is_nothing_to_choose(enviro
     source = LinksOnDemand(box(gpu(0), gpu(1), gpu(2), links=links))
     found = allocate(Request(3, group=Grouping(pipeline=3)), source, environ, Heard())
     assert _indices(found.devices) == [0, 2, 1]
+
+
+def test_a_refusal_says_for_how_long_a_user_has_not_used_a_device_as_ls_does(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    environ["XDG_STATE_HOME"] = str(tmp_path)
+    taken = replace(busy(gpu(0), job(user="bo")), utilization=0)
+    now = box(taken, gpu(1))
+    keeper, store = Keeper(environ, lambda: NOW), Store()
+    keeper.read()
+    for minute in range(12, 0, -1):
+        store.add(NOW - 60.0 * minute, [replace(taken, utilization=0 if minute < 12 else 90)], 60.0)
+    for moment in (NOW - 120.0, NOW):
+        keeper.keep(store, replace(now, time=moment))
+    keeper.join(60.0)
+    keeper.close()
+    judged = verdicts(with_past(now, environ))[taken.key]
+    told = state_and_reason(judged, NOW)
+    assert judged.shown == "idle" and told.endswith("ask bo")
+    for request in (Request(2), Request(names="0"), Request(names="0", if_free=True)):
+        with pytest.raises(NotEnoughError) as refused:
+            _allocated(environ, request, now)
+        assert told in str(refused.value)
+    heard = Heard()
+    allocate(Request(2, force=True), Boxes(now), environ, heard, holds=True).release()
+    assert any(told in notice.text for notice in heard.notices)
 
 
 def test_what_changed_is_told_with_the_device_and_its_verdict() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -17,6 +18,7 @@ from gputui.sources.simulated.details import detailed
 from gputui.sources.simulated.motion import at, past_at
 from gputui.sources.simulated.source import SimulatedSource, named
 from gputui.sources.source import NoSourceError, Want
+from gputui.tui.app_state import AppState
 from table_tests import each_row
 from unit.builders import NOW
 
@@ -296,9 +298,19 @@ def test_those_in_line_get_devices_in_their_order() -> None:
     assert next(job for job in source.read().jobs if job.id == last).keys == (keys[3],)
 
 
+def test_nobody_is_ahead_of_two_free_devices_of_the_default_box() -> None:
+    """The first launch of whoever tries the demo starts."""
+    for elapsed in range(120):
+        snapshot = at(BOXES[DEFAULT], float(elapsed), NOW)
+        assert snapshot.waiters
+        state = AppState({}).with_snapshot(snapshot).select_best(2)[0]
+        assert len(state.selected) == 2 and not state.in_line, elapsed
+
+
 def test_nobody_passes_one_who_waits_for_the_same_devices() -> None:
     moment = [NOW]
-    source = SimulatedSource(BOXES[DEFAULT], clock=lambda: moment[0])
+    ana = replace(BOXES[DEFAULT].line[0], devices=None)
+    source = SimulatedSource(replace(BOXES[DEFAULT], line=(ana,)), clock=lambda: moment[0])
     keys = [device.key for device in source.read().devices]
     behind_ana = source.wait_in_line(["python", "t.py"], 1, keys[4:5])
     assert next(job for job in source.read().jobs if job.id == behind_ana).state == "waiting"

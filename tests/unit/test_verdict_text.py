@@ -57,7 +57,7 @@ from gputui.choosing.verdict_text import (
 from gputui.cli.main import main
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Apart, Device, Fault, FaultKind
-from gputui.inventory.process import ANOTHER_NAMESPACE, OWNER_UNKNOWN, Kind, Process
+from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, OWNER_UNKNOWN, Kind, Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.sources.simulated.boxes import BOXES
 from gputui.sources.simulated.motion import at
@@ -106,6 +106,12 @@ TEXTS: list[tuple[State, Cause, str, str]] = [
         UsedBy((job(user=None, note=OWNER_UNKNOWN),)),
         "pid 4242, no visible owner, 1h, 20.0G",
         "pid 4242, no visible owner",
+    ),
+    (
+        "busy",
+        UsedBy((job(user=None, command=None, started=None, note=ENDED),)),
+        "no visible owner (process 4242 has ended, or is in a container that cannot be seen), 20.0G",
+        "no visible owner",
     ),
     (
         "busy",

@@ -19,6 +19,7 @@ from gputui.choosing.pick import Constraints
 from gputui.choosing.queue_outlook import Turn
 from gputui.choosing.queue_text import blocking_reason
 from gputui.choosing.rules import Rules
+from gputui.choosing.verdict import verdicts
 from gputui.cli.allocation_listener import AllocationListener
 from gputui.inventory.claim import Claim
 from gputui.inventory.snapshot import Snapshot
@@ -26,7 +27,7 @@ from gputui.inventory.waiter import Waiter
 from messages import numbers
 from table_tests import each_row
 from unit import builders
-from unit.builders import NOW, busy, gpu
+from unit.builders import NOW, busy, gpu, job
 
 
 @pytest.fixture(autouse=True)
@@ -347,6 +348,21 @@ def test_what_is_waited_for_by_name_is_told_by_name() -> None:
     first = Progress((), here, wanted=2, keys=named)
     behind = Progress((_waiter(1),), here, wanted=2, keys=named)
     assert all("in line for GPU 4,7" in told.words for told in (first, behind))
+
+
+def test_who_has_the_named_devices_is_told_while_they_are_waited_for() -> None:
+    """That no such GPU is free could mean that there is no such GPU."""
+    chen = job(user="chen", command="python eval.py")
+    here = builders.box(gpu(0), busy(gpu(1), job(user="bo")), gpu(2), busy(gpu(3), chen), busy(gpu(4), chen))
+
+    def told(*named: int) -> str:
+        keys = frozenset(gpu(n).key for n in named)
+        ready = tuple(device for device in here.devices if device.key in keys and not device.processes)
+        return Progress((), here, ready, wanted=len(named), keys=keys, verdicts=verdicts(here)).words
+
+    assert told(3) == "first in line for GPU 3: GPU 3 is still busy: chen eval.py 1h"
+    assert told(2, 3, 4).endswith(": GPU 2 free; GPUs 3 and 4 are still busy: chen eval.py 1h")
+    assert told(1, 3).count("still busy") == 2
 
 
 def test_a_hostile_name_in_line_is_neutralised() -> None:

@@ -116,6 +116,14 @@ class Allocator:
         """The verdicts by the rules of the request."""
         return verdicts(snapshot, self.request.rules)
 
+    def _refusing(self, snapshot: Snapshot) -> Verdicts:
+        """The same of a whole reading, from which devices are refused: they say, as `ls` does, for how long
+        a user has not used one."""
+        # Imported here, because mostly no device is refused.
+        from gputui.timeline.past import with_past
+
+        return self.verdicts(with_past(snapshot, self.environ) if self._here else snapshot)
+
     def limits(self, snapshot: Snapshot) -> Inherited | None:
         """The devices that this process was given (by Slurm, a container, a shell); None for all.
 
@@ -297,7 +305,7 @@ class Allocator:
             # Only now are the owners worth the cost of reading them. Nothing of the first reading is kept.
             snapshot = self.source.read(Want.MONITOR | (self.want & (Want.HOST | Want.WHOLE)))
             constraints = self.constraints(snapshot, within)
-            picked = pick(snapshot, self.verdicts(snapshot), constraints)
+            picked = pick(snapshot, self._refusing(snapshot), constraints)
             if self.request.force:
                 free = {device.key for device in picked.devices}
                 forced, picked = self._forced(snapshot, replace(constraints, required=free))
@@ -334,7 +342,7 @@ class Allocator:
         With `--force`, devices that others have claimed count as free; if these are too few, devices that
         others use count too.
         """
-        judged, free = self.verdicts(snapshot), Verdict("free", Idle())
+        judged, free = self._refusing(snapshot), Verdict("free", Idle())
         for states in (("claimed",), ("claimed", "cooling", "unknown", "busy", "held")):
             forced = {key: free for key, verdict in judged.items() if verdict.state in states}
             picked = pick(snapshot, {**judged, **forced}, constraints)
@@ -417,7 +425,7 @@ class Allocator:
         if not all(device.key in judged and judged[device.key].free for device in devices):
             # The short reading was enough to see that; only a whole reading can give the reason.
             snapshot = self._look(Want.MONITOR | Want.MODES | (self.want & ~Want.VERDICT))
-            judged = self.verdicts(snapshot)
+            judged = self._refusing(snapshot)
         found: dict[str, tuple[Answer, str]] = {}
         for device in devices:
             verdict, name = judged.get(device.key), f"GPU {(chosen_in or there).label(device)}"

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from gputui.allocating.queue import BEAT, Ticket, is_waiting, names_in_line
 from gputui.choosing.pick import Constraints, Refusals, TooLittleMemory, TooMuchLoad, available
-from gputui.choosing.queue_text import too_few
+from gputui.choosing.queue_text import still_taken, too_few
 from gputui.choosing.queue_text import wanted as wanted_devices
 from gputui.choosing.rules import Rules
-from gputui.choosing.verdict import verdicts
+from gputui.choosing.verdict import Verdicts, verdicts
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import gpus, nth
 from gputui.inventory.light_dataclasses import dataclass, field, frozen
@@ -52,6 +52,7 @@ class Progress:
     keys      the keys of suitable devices, None for any
     limited   whether the time limit of the wait may end before that
     lacking   the free devices that do not meet a condition on memory or utilization, each with that condition
+    verdicts  the verdicts of that snapshot, by key
     """
 
     ahead: Waiters = ()
@@ -63,6 +64,7 @@ class Progress:
     limited: bool = False
     keys: frozenset[str] | None = None
     lacking: Refusals = ()
+    verdicts: Verdicts = field(default_factory=dict)
 
     @property
     def words(self) -> str:
@@ -75,7 +77,9 @@ class Progress:
             return f"first in line for {what}"
         free = [each for each in self.snapshot.devices if each in self.ready or each in self.settling]
         if len(free) < self.wanted:
-            why = too_few(free, self.wanted, self.lacking, self.snapshot, any_do=self.keys is None)
+            why = still_taken(free, self.keys, self.verdicts, self.snapshot)
+            if not why or self.lacking:
+                why = too_few(free, self.wanted, self.lacking, self.snapshot, any_do=self.keys is None)
             return f"first in line for {what}: {why}"
         # Not "cooling down", because a process that has watched for longer (a screen) calls them free
         # already. No seconds count down, because in a log this line stays while nobody's place changes.
@@ -156,7 +160,10 @@ class Wait:
                 each for each in found.refused if isinstance(each[1], TooLittleMemory | TooMuchLoad)
             )
             self.tell(
-                Progress(ahead, snapshot, ready, settling, self.wanted, window, limited, self.keys, lacking)
+                Progress(
+                    *(ahead, snapshot, ready, settling, self.wanted, window, limited, self.keys),
+                    *(lacking, judged),
+                )
             )
             if self._over:
                 raise TooLongError

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from gputui.choosing.pick import Refusals
 from gputui.choosing.queue_outlook import Occupied, Outlook, Turn
-from gputui.choosing.verdict import UsedBy
+from gputui.choosing.verdict import UsedBy, Verdicts
 from gputui.choosing.verdict_text import refusals, state_and_brief, unused_text
 from gputui.inventory.columns import Column, T
 from gputui.inventory.device import Among, Device
@@ -155,6 +155,23 @@ def too_few(
         return f"{gpus([*map(snapshot.label, free)])} free, needs {count - len(free)} more{more}"
     such = "" if any_do and not lacking else "such "
     return f"no {such}GPU is free{f', needs {count}' if count > 1 else ''}{more}"
+
+
+def still_taken(free: Sequence[Device], keys: Among, judged: Verdicts, snapshot: Snapshot) -> str:
+    """Who has the devices that a request waits for: "GPU 2 free; GPU 3 is still busy: chen eval.py 8m". ""
+    for a request for any device, and for many."""
+    if keys is None or len(keys) > _MOST_LABELS:
+        return ""
+    told = [f"{gpus([*map(snapshot.label, free)])} free"] if free else []
+    alike: dict[str, list[str]] = {}
+    for device in snapshot.devices:
+        if device.key in keys and device not in free and device.key in judged:
+            alike.setdefault(state_and_brief(judged[device.key], snapshot.time), []).append(
+                snapshot.label(device)
+            )
+    for why, labels in alike.items():
+        told.append(f"{gpus(labels)} {'is' if len(labels) == 1 else 'are'} still {why}")
+    return "; ".join(told)
 
 
 def _user(each: Occupied) -> str:

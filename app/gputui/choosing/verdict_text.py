@@ -39,7 +39,7 @@ from gputui.inventory.formatting import (
     size,
 )
 from gputui.inventory.light_dataclasses import replace
-from gputui.inventory.process import OWNER_UNKNOWN
+from gputui.inventory.process import ENDED, OWNER_UNKNOWN
 
 if TYPE_CHECKING:
     # `pick` must start quickly, and mostly there is no claim.
@@ -310,6 +310,9 @@ def _used_by(processes: tuple[Process, ...], now: float, unused: str, idle: bool
         few = f"pid {main.pid}{f', {printable(main.note)}' if main.note else ''}"
         note = f" ({printable(main.note)})" if main.note and main.note != OWNER_UNKNOWN else ""
         full = f"pid {main.pid}, {OWNER_UNKNOWN}{note}"
+        if main.note == ENDED:
+            # Its number means nothing to anybody: the memory may belong to somebody in a container.
+            few, full = OWNER_UNKNOWN, f"{OWNER_UNKNOWN} (process {main.pid} has {main.told})"
     else:
         user, what = person(main.user, main.own), program(main.command or UNKNOWN)
         full, few = (

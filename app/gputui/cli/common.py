@@ -271,11 +271,10 @@ def read(args: Call, want: Want) -> Snapshot:
 def read_with_past(args: Call, want: Want) -> Snapshot:
     """The same; of this machine, with what the kept timelines know about its users' idle devices."""
     snapshot = read(args, want)
-    if elsewhere(args) or not any(d.utilization == 0 and d.processes for d in snapshot.devices):
-        return snapshot
-    from gputui.timeline.keeper import with_kept_past
+    # Imported here: help and wrong calls need no past.
+    from gputui.timeline.past import with_past
 
-    return with_kept_past(snapshot, os.environ)
+    return snapshot if elsewhere(args) else with_past(snapshot, os.environ)
 
 
 def own_settings() -> Settings:

@@ -86,5 +86,5 @@ _PROCESSES: tuple[Column[Process], ...] = (
     Column("CPU", lambda process: number(process.host_cpu, "%"), right=True),
     Column("RAM", lambda process: size(process.host_memory), right=True),
     Column("CONTAINER", lambda process: printable(process.container or "")),
-    Column("COMMAND", lambda process: without_path(printable(process.command or process.note or UNKNOWN))),
+    Column("COMMAND", lambda process: without_path(printable(process.told or UNKNOWN))),
 )

@@ -101,7 +101,7 @@ def _lines(
         ]
         claimed += f" ({'; '.join(used)})" if used else ""
         main = max((each.main for each in person.holdings), key=lambda p: p.memory or 0, default=None)
-        command = (main.command or main.note or UNKNOWN) if main else UNKNOWN
+        command = (main and main.told) or UNKNOWN
         if main and main.container:
             command += f" ({main.container})"
         memory = size(person.memory) if person.memory else UNKNOWN

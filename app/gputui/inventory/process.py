@@ -18,7 +18,9 @@ ANOTHER_NAMESPACE = "outside this container"
 """The note of a process of another pid namespace: its pid means nothing here."""
 
 ENDED = "ended"
-"""The note of a process that the driver still lists, but the system no longer has."""
+"""The note of a process that the driver still lists, but the system no longer has, or does not show."""
+
+_IN_CONTAINER = "is in a container that cannot be seen"
 
 OWNER_UNKNOWN = "no visible owner"
 """The note of a process that exists but whose owner may not be read (hidepid): its device is occupied."""
@@ -73,6 +75,11 @@ class Process:
     host_cpu: float | None = None
     host_memory: int | None = None
     own: bool = field(default=False, compare=False)
+
+    @property
+    def told(self) -> str | None:
+        """The command, or why it is missing; None where that is not known either."""
+        return self.command or (f"{ENDED}, or {_IN_CONTAINER}" if self.note == ENDED else self.note)
 
 
 def earliest(times: Iterable[float | None]) -> float | None:

@@ -266,7 +266,7 @@ def _row(app_state: AppState, device: Device, process: Process | None) -> Row:
     snapshot, verdict = app_state.box, app_state.verdicts[device.key]
     label = snapshot.label(device)
     if process is not None:
-        what = printable(process.command or process.note or UNKNOWN)
+        what = printable(process.told or UNKNOWN)
         return Row(
             label,
             str(process.pid),

@@ -730,17 +730,7 @@ class MainScreen(Screen[None]):
 
 
 _OF_SECTIONS = attrgetter(
-    *(
-        "selection",
-        "options",
-        "limits",
-        "cursor",
-        "problem",
-        "warnings",
-        "screen",
-        "command_choice",
-        "is_full",
-    )
+    *("selection", "options", "limits", "cursor", "problem", "warnings", "screen", "command_choice")
 )
 """The attributes of an app state that the selection and the launch line show."""
 
@@ -753,4 +743,5 @@ def _same_sections(before: AppState, app_state: AppState) -> bool:
         and app_state.snapshot is not None
         and len(before.rows) == len(app_state.rows)
         and before.snapshot.links == app_state.snapshot.links
+        and before.is_full == app_state.is_full
     )
