@@ -51,7 +51,12 @@ _PATIENCE, _RERUNS_PATIENCE = 2.0, 5.0
 """Seconds to wait for the selected devices to be read again before a launch; or three readings, where those
 take longer. A rerun waits longer, because it is given up then: a launch is asked about."""
 
-_NUMBERS = {2: "two", 3: "three", 4: "four", 8: "eight"}
+_NUMBERS = {1: "", 2: "two ", 3: "three ", 4: "four ", 8: "eight "}
+
+
+def _best(count: int) -> str:
+    return f"the best {_NUMBERS.get(count, f'{count} ')}free"
+
 
 StartMode = Literal["become", "return", "detach", "rerun"]
 """How a command is started: in place of the screen, while the screen waits, as a job, or as a job again."""
@@ -254,12 +259,10 @@ class LaunchController:
                 self._view.show_message(why, "warn")
             return
         self._view.set_app_state(offered)
-        count = len(offered.selection)
-        best = "the best free" if count == 1 else f"the best {_NUMBERS.get(count, count)} free"
-        names = offered.selected_in_words
-        question = (
-            f"Run on {names} ({f'as {says} says' if offered.suggestion is before.suggestion else best})?"
+        as_said = (
+            f"as {says} says" if offered.suggestion is before.suggestion else _best(len(offered.selection))
         )
+        question = f"Run on {offered.selected_in_words} ({as_said})?"
         elsewhere = before.label and not before.is_example
         free = all(offered.verdicts[device.key].free for device in offered.selected)
         if elsewhere or offered.selection.cpu_only or offered.in_line or not free:
@@ -276,16 +279,14 @@ class LaunchController:
         if offered.suggestion is not before.suggestion and offered.suggestion is not None:
             why = offered.suggestion.why
         reasons = [each for each in (why, *offered.warnings) if each]
-        self._view.open(self._question(mode, question, reasons), answered)
+        self._view.open(self._offer(mode, question, reasons), answered)
 
-    def _question(
-        self, mode: StartMode, question: str, reasons: Sequence[str], *offers: Answer, warns: bool = False
-    ) -> ConfirmScreen:
-        """A question about a launch; one that is to be the command may be another one instead."""
+    def _offer(self, mode: StartMode, question: str, reasons: Sequence[str] = ()) -> ConfirmScreen:
+        """A question that offers a launch; one that is to be the command may be another one instead."""
         from gputui.tui.screens.confirm import ConfirmScreen
 
         others: tuple[Answer, ...] = ("detach", "return") if mode == "become" else ()
-        return ConfirmScreen(self._view, question, reasons, (*offers, *others), warns, _YES.get(mode, "yes"))
+        return ConfirmScreen(self._view, question, reasons, "run", _YES.get(mode, "yes"), others)
 
     def _withdraw(self, offered: AppState) -> None:
         """Clear the selection that was offered, unless it has changed."""
@@ -365,11 +366,55 @@ class LaunchController:
             self._view.show_message(f"nothing is started: {'; '.join(reasons)}", "lost")
         else:
             self._asking = pending
-            waits = pending.queue is not None or allocation.conflicts or self._not_free(pending)
-            offers: tuple[Answer, ...] = ("wait",) if waits else ()
-            question = pending.offer or "Start anyway?"
-            asks = self._question(pending.mode, question, reasons, *offers, warns=bool(reasons))
-            self._view.open(asks, partial(self._answered, pending, before))
+            instead = None if unread else self._instead(pending)
+            asks = self._question(pending, reasons, instead)
+            self._view.open(asks, partial(self._answered, pending, before, instead))
+
+    def _question(
+        self, pending: PendingLaunch, reasons: Sequence[str], instead: AppState | None
+    ) -> ConfirmScreen:
+        """The question what to do about the reasons. Enter never starts the launch in spite of them: it takes
+        free devices, or else waits in line."""
+        from gputui.tui.screens.confirm import ConfirmScreen
+
+        if not reasons:
+            return self._offer(pending.mode, pending.offer)
+        ask = partial(ConfirmScreen, self._view, warns=True)
+        waits = pending.queue is not None or pending.allocation.conflicts or self._not_free(pending)
+        wait = self._wait_question() if waits else None
+        if instead is not None:
+            best = (
+                f" ({_best(len(instead.selection))})"
+                if instead.suggested and not instead.suggested.kept
+                else ""
+            )
+            question = f"Use {instead.selected_in_words}{best} instead?"
+            others: tuple[Answer, ...] = ("run", "wait") if wait else ("run",)
+            return ask(question, reasons, "instead", _YES.get(pending.mode, "yes"), others)
+        if wait is not None:
+            return ask(wait, reasons, "wait", offers=("run",))
+        return ask(pending.offer or "Start anyway?", reasons, None, offers=("run",))
+
+    def _instead(self, pending: PendingLaunch) -> AppState | None:
+        """The app state with free devices in place of those of the launch that are not free; None where too
+        few are free, or others wait for them, or the command names its devices."""
+        now, taken = self._app_state, self._not_free(pending)
+        if not taken or now.intent.devices is not None:
+            return None
+        found, _ = now.replaced([device for device in now.selected if device.key in taken])
+        return None if found.selection == now.selection or found.in_line or found.contradiction else found
+
+    def _wait_question(self) -> str | None:
+        """The question whether to wait in line for the selected devices, None where nobody can."""
+        from gputui.tui.wait_request import what_it_does
+
+        now = self._app_state
+        if (self._sampler.simulated is None) if now.label else self.lack(now):
+            return None
+        try:
+            return what_it_does("", now)
+        except GroupingError:
+            return None
 
     def _reasons(self, pending: PendingLaunch, unread: str) -> tuple[str, ...]:
         """Why the launch does not start at once, by the last reading."""
@@ -430,26 +475,31 @@ class LaunchController:
                 pending, "the selected devices could not be read again: the driver does not answer"
             )
 
-    def _answered(self, pending: PendingLaunch, before: AppState, answer: Answer | None) -> None:
-        """Act on the answer to the question of `start_or_ask`, which was asked in the app state `before`."""
+    def _answered(
+        self, pending: PendingLaunch, before: AppState, instead: AppState | None, answer: Answer | None
+    ) -> None:
+        """Act on the answer to the question of `start_or_ask`, which was asked in the app state `before`, and
+        has offered the devices of `instead`."""
         self._asking = None
-        if answer == "wait":
-            pending.allocation.release()
-            self.wait_in_line()
-            return
-        if answer in _MODES and self._refused(pending):
-            return
         now = self._app_state
-        # Readings continued behind the question: the yes applies only to the selection as it was asked.
+        # Readings continued behind the question: the answer applies only to the selection as it was asked.
         same = (now.selection, now.options) == (before.selection, before.options)
-        if answer in _MODES and same and before.selection.decided:
+        if answer in _MODES and same and before.selection.decided and not self._refused(pending):
             self._start(replace(pending, mode=_MODES[answer] or pending.mode))
             return
-        if answer in _MODES and not same:
-            self._view.show_message("the selected devices have changed in the meantime: look again", "lost")
-        elif pending.offer:
-            self._withdraw(before)
         pending.allocation.release()
+        if answer in (None, "back"):
+            if pending.offer:
+                self._withdraw(before)
+        elif not same:
+            self._view.show_message("the selected devices have changed in the meantime: look again", "lost")
+        elif answer == "wait" and instead is None:
+            self._join_line("")
+        elif answer == "wait":
+            self.wait_in_line()
+        elif answer == "instead" and instead is not None:
+            self._view.set_app_state(now.with_devices(instead.selection.keys))
+            self._launch(pending.mode)
 
     def _start(self, pending: PendingLaunch) -> None:
         """Start the launch once its confinement is settled; only rehearse the example of a demo."""
@@ -537,30 +587,15 @@ class LaunchController:
         # Nothing is started from the box of a demo or a recording.
         if not app_state.label and self._cannot_start():
             return
-        from gputui.tui import start_launch
         from gputui.tui.screens.line_input import LineScreen
-        from gputui.tui.wait_request import read_wait_request, what_it_does
-
-        simulated = self._sampler.simulated
+        from gputui.tui.wait_request import what_it_does
 
         def question(line: str) -> str:
             return what_it_does(line, self._app_state)
 
         def answered(line: str | None) -> None:
-            now = self._app_state
-            if line is None:
-                return
-            if now.label and simulated is None:
-                self._view.show_message(f"nothing is really queued here ({now.label})")
-                return
-            try:
-                # The selected devices may have vanished since the question.
-                request = read_wait_request(line, now)
-            except GroupingError as error:
-                self._view.show_message(str(error), "lost")
-                return
-            text, good = start_launch.in_line(now, self._environ, request, simulated)
-            self._view.show_message(text, "" if good else "lost")
+            if line is not None:
+                self._join_line(line)
 
         keys = [("1-9", "another number"), ("esc", "no")]
         try:
@@ -573,3 +608,21 @@ class LaunchController:
             prompt, "", other, lambda typed: question(typed) and None, explain=question, keys=keys
         )
         self._view.open(line, answered)
+
+    def _join_line(self, line: str) -> None:
+        """Start a job that waits for what the line says, "" for the selected devices."""
+        from gputui.tui import start_launch
+        from gputui.tui.wait_request import read_wait_request
+
+        now, simulated = self._app_state, self._sampler.simulated
+        if now.label and simulated is None:
+            self._view.show_message(f"nothing is really queued here ({now.label})")
+            return
+        try:
+            # The selected devices may have vanished since the question.
+            request = read_wait_request(line, now)
+        except GroupingError as error:
+            self._view.show_message(str(error), "lost")
+            return
+        text, good = start_launch.in_line(now, self._environ, request, simulated)
+        self._view.show_message(text, "" if good else "lost")
