@@ -29,7 +29,8 @@ from gputui.tui.widgets.lines import Lines
 from messages import numbers
 from table_tests import quick_first
 from tui.support import Session, box_at, session, started
-from unit.builders import GIB, box, busy, gpu, job
+from unit import builders
+from unit.builders import GIB, busy, gpu, job
 from unit.jobs_support import Desk, ended
 
 WAYS = pytest.mark.parametrize("key", ["enter", "@return", "@detach"])
@@ -227,7 +228,7 @@ async def test_enter_takes_the_best_free_devices_in_place_of_those_that_are_not(
 async def test_what_is_free_of_the_selection_stays_in_what_is_offered_instead(
     environ: dict[str, str],
 ) -> None:
-    four = box(busy(gpu(0), job(user="ana")), gpu(1), gpu(2), gpu(3))
+    four = builders.box(busy(gpu(0), job(user="ana")), gpu(1), gpu(2), gpu(3))
     async with session(four, command=("true",), environ=environ, interval=1000) as s:
         await s.press("0", "3", "enter")
         await asked(s)

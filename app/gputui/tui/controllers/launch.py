@@ -173,9 +173,27 @@ class LaunchController:
     # Copying
 
     def copy(self) -> None:
-        """Put the launch line on the clipboard."""
-        if not self.undecided():
-            self._view.when_files_are_read(lambda: self.copy_text(self._app_state.launch.line))
+        """Put the launch line on the clipboard; with nothing selected, offer the devices as `launch` does."""
+        if self._app_state.selection.decided or not self._app_state.rows:
+            if not self.undecided():
+                self._view.when_files_are_read(lambda: self.copy_text(self._app_state.launch.line))
+            return
+        from gputui.tui.screens.confirm import ConfirmScreen
+
+        offered, why, where = self._offered()
+        if not offered.selection.decided:
+            self._view.show_message(why, "warn")
+            return
+
+        def answered(answer: Answer | None) -> None:
+            if answer == "run":
+                self.copy()
+            else:
+                self._withdraw(offered)
+
+        self._view.set_app_state(offered)
+        question = f"Copy the line for {where}?"
+        self._view.open(ConfirmScreen(self._view, question, [why] if why else [], "run"), answered)
 
     def undecided(self) -> bool:
         """Whether nothing is selected; if so, show a message."""
@@ -247,10 +265,7 @@ class LaunchController:
         if not before.rows:
             self._view.show_message(select_first(before.screen.keymap), "warn")
             return
-        offered, why = before.with_command_read(again=True)
-        says = offered.command_choice.words if offered.command_choice else ""
-        if not says:
-            offered, why = before.select_best(1)
+        offered, why, where = self._offered()
         if not offered.selection.decided:
             if offered.short_of is not None:
                 self._view.set_app_state(offered)
@@ -259,10 +274,7 @@ class LaunchController:
                 self._view.show_message(why, "warn")
             return
         self._view.set_app_state(offered)
-        as_said = (
-            f"as {says} says" if offered.suggestion is before.suggestion else _best(len(offered.selection))
-        )
-        question = f"Run on {offered.selected_in_words} ({as_said})?"
+        question = f"Run on {where}?"
         elsewhere = before.label and not before.is_example
         free = all(offered.verdicts[device.key].free for device in offered.selected)
         if elsewhere or offered.selection.cpu_only or offered.in_line or not free:
@@ -276,10 +288,21 @@ class LaunchController:
             else:
                 self._withdraw(offered)
 
-        if offered.suggestion is not before.suggestion and offered.suggestion is not None:
-            why = offered.suggestion.why
         reasons = [each for each in (why, *offered.warnings) if each]
         self._view.open(self._offer(mode, question, reasons), answered)
+
+    def _offered(self) -> tuple[AppState, str | None, str]:
+        """The app state with the devices that the command asks for, or with the best free one; why these, or
+        why none; and their names: "GPU 4 (the best free)"."""
+        before = self._app_state
+        offered, why = before.with_command_read(again=True)
+        says = offered.command_choice.words if offered.command_choice else ""
+        if not says:
+            offered, why = before.select_best(1)
+        as_said = f"as {says} says"
+        if offered.suggestion is not before.suggestion and offered.suggestion is not None:
+            as_said, why = _best(len(offered.selection)), offered.suggestion.why
+        return offered, why, f"{offered.selected_in_words} ({as_said})"
 
     def _offer(self, mode: StartMode, question: str, reasons: Sequence[str] = ()) -> ConfirmScreen:
         """A question that offers a launch; one that is to be the command may be another one instead."""
