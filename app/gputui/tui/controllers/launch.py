@@ -403,8 +403,8 @@ class LaunchController:
         if not reasons:
             return self._offer(pending.mode, pending.offer)
         ask = partial(ConfirmScreen, self._view, warns=True)
-        waits = pending.queue is not None or pending.allocation.conflicts or self._not_free(pending)
-        wait = self._wait_question() if waits else None
+        # (Waiting does not help where no claim can be made.)
+        wait = self._wait_question() if pending.queue is not None or self._not_free(pending) else None
         if instead is not None:
             best = (
                 f" ({_best(len(instead.selection))})"
@@ -504,10 +504,12 @@ class LaunchController:
         """Act on the answer to the question of `start_or_ask`, which was asked in the app state `before`, and
         has offered the devices of `instead`."""
         self._asking = None
+        if answer in _MODES and self._refused(pending):
+            return
         now = self._app_state
         # Readings continued behind the question: the answer applies only to the selection as it was asked.
         same = (now.selection, now.options) == (before.selection, before.options)
-        if answer in _MODES and same and before.selection.decided and not self._refused(pending):
+        if answer in _MODES and same and before.selection.decided:
             self._start(replace(pending, mode=_MODES[answer] or pending.mode))
             return
         pending.allocation.release()
