@@ -60,7 +60,8 @@ class ConfirmScreen(ModalScreen[Answer]):
         self._view, self._question, self.reasons, self._warns = view, question, reasons, warns
         self._yes, self._offers = yes, (*offers, "back")
         keys = [keys for each, keys in _KEYS.items() if each in self._offers]
-        self._keys = [("⏎", words), *keys] if yes is not None else keys
+        # The first one stays longest where the room is short: never the one that starts anyway.
+        self._keys = [("⏎", words), *keys] if yes is not None else [*keys[-1:], *keys[:-1]]
         self._asked = time.monotonic()
 
     def compose(self) -> ComposeResult:
