@@ -103,8 +103,8 @@ class Terminal:
 
     def start_anyway(self) -> None:
         """Answer the question before a real start from a demo."""
-        self.until("Start anyway?")
-        self.send("y")
+        self.until("start anyway")
+        self.send("f")
 
     def resize(self, columns: int, lines: int) -> None:
         """Change the size of the terminal, as a person drags its window."""

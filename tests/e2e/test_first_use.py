@@ -254,9 +254,9 @@ def test_a_device_taken_between_choosing_and_enter_is_asked_about(
     # Twenty seconds later, somebody runs on GPU 6.
     simulated_nvml.show_box(BOXES["dgx-h100"], elapsed=20.0)
     terminal.send("\r")
-    terminal.until("Start anyway").until("GPU 6 is busy (was free)")
+    terminal.until("start anyway").until("GPU 6 is busy (was free)")
     terminal.send("n")
-    terminal.until(lambda t: "Start anyway" not in t.text)
+    terminal.until(lambda t: "start anyway" not in t.text)
     terminal.send("q")
     assert terminal.end() == 0
     assert "started" not in terminal.text
@@ -301,8 +301,8 @@ def test_a_mode_that_changes_between_selection_and_enter_is_asked_about(
         assert terminal.end() == 0
         assert report()["environment"]["CUDA_VISIBLE_DEVICES"] == "0"
     else:
-        terminal.until("Start anyway").until(said)
+        terminal.until("start anyway").until(said)
         assert not (tmp_path / "report.json").exists()
         terminal.send("n")
-        terminal.until(lambda t: "Start anyway" not in t.text)
+        terminal.until(lambda t: "start anyway" not in t.text)
         assert not (tmp_path / "report.json").exists()

@@ -195,7 +195,7 @@ async def test_what_another_job_holds_is_asked_about(key: str, desk: Desk, envir
             assert keys_claimed() == [UUID[4]]
             await s.press(key)
             await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
-            await s.press("y")
+            await s.press("f")
             if key == "enter":
                 await s.until(lambda: not s.app.is_running)
                 outcome = s.app.return_value
@@ -239,7 +239,7 @@ async def test_without_a_folder_for_claims_it_asks_before_it_starts(
         await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
         assert isinstance(s.app.screen, ConfirmScreen)
         assert "GPUTUI_CLAIMS" in " ".join(s.app.screen.reasons) and all_jobs(desk.environ) == []
-        await s.press("y")
+        await s.press("f")
         await s.until(lambda: bool(all_jobs(desk.environ)))
         ended(all_jobs(desk.environ)[0])
 

@@ -19,6 +19,7 @@ from gputui.allocating.queue import waiters
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
 from gputui.inventory.snapshot import Snapshot
+from gputui.jobs.stop import stop
 from gputui.jobs.store import all_jobs
 from gputui.tui.controllers import launch as launch_controller
 from gputui.tui.screens import confirm
@@ -28,7 +29,8 @@ from gputui.tui.widgets.lines import Lines
 from messages import numbers
 from table_tests import quick_first
 from tui.support import Session, box_at, session, started
-from unit.builders import GIB, busy, job
+from unit import builders
+from unit.builders import GIB, busy, gpu, job
 from unit.jobs_support import Desk, ended
 
 WAYS = pytest.mark.parametrize("key", ["enter", "@return", "@detach"])
@@ -68,13 +70,21 @@ async def asked(s: Session) -> str:
     return "\n".join(s.app.screen.reasons)
 
 
-async def no_starts_nothing_and_yes_starts_it(s: Session, key: str, desk: Desk) -> None:
-    """Answer the question with no; press the key again, and answer yes."""
+def question(s: Session) -> str:
+    return str(s.app.screen.query_one(".question", Static).content)
+
+
+def keys(s: Session) -> str:
+    return s.app.screen.query_one("#hints", Lines).texts[0]
+
+
+async def no_starts_nothing_and_f_starts_it(s: Session, key: str, desk: Desk) -> None:
+    """Answer the question with no; press the key again, and start anyway."""
     await s.press("n")
     assert not started(s, key, desk)
     await s.press(key)
     await asked(s)
-    await s.press("y")
+    await s.press("f")
     await s.until(lambda: started(s, key, desk))
 
 
@@ -99,7 +109,7 @@ async def test_a_device_that_is_not_free_is_asked_about(
     async with session(box, command=("true",), environ=environ, interval=1000) as s:
         await s.press("0", key)
         assert f"cuda:0 = {words}" in await asked(s)
-        await no_starts_nothing_and_yes_starts_it(s, key, desk)
+        await no_starts_nothing_and_f_starts_it(s, key, desk)
     for each in all_jobs(desk.environ):
         ended(each)
 
@@ -135,7 +145,7 @@ async def test_from_a_demo_a_real_start_is_asked_about(key: str, desk: Desk, env
         assert "demo idle" in where and where in await asked(s)
         # The launch line has shown the same words.
         assert where in s.main.app_state.warnings[-1]
-        await no_starts_nothing_and_yes_starts_it(s, key, desk)
+        await no_starts_nothing_and_f_starts_it(s, key, desk)
     for each in all_jobs(desk.environ):
         ended(each)
 
@@ -147,38 +157,41 @@ async def test_those_in_line_are_asked_about(key: str, desk: Desk, environ: dict
             await s.press("0", "1", key)
             (before,) = (reason for reason in (await asked(s)).splitlines() if "waits ahead" in reason)
             assert numbers(before) == [2]
-            await no_starts_nothing_and_yes_starts_it(s, key, desk)
+            await no_starts_nothing_and_f_starts_it(s, key, desk)
     for each in all_jobs(desk.environ):
         ended(each)
 
 
-async def test_w_joins_those_who_are_in_line(environ: dict[str, str]) -> None:
+async def test_enter_joins_those_who_are_in_line(desk: Desk, environ: dict[str, str]) -> None:
     async with session("idle", command=("true",), environ=environ, interval=1000) as s:
         with in_line(2):
             s.source.snapshot = replace(IDLE, waiters=waiters(os.environ))
             await s.press("0", "enter")
             await asked(s)
-            await s.press("w")
-            assert isinstance(s.app.screen, LineScreen) and "in line" in s.app.screen.prompt
-            await s.press("escape")
-        await s.press("enter")
-        await s.until(lambda: not s.app.is_running)
+            assert "in line" in question(s) and "⏎ yes" in keys(s) and "f start anyway" in keys(s)
+            await s.press("y")
+            await s.until(lambda: s.app.screen is s.main)
+            assert len(all_jobs(desk.environ)) == 1
+        (job,) = all_jobs(desk.environ)
+        stop(job)
 
 
 async def test_a_question_has_the_same_keys_everywhere_and_a_help(environ: dict[str, str]) -> None:
     async with session(NOT_FREE["busy"][0], command=("true",), environ=environ, interval=1000) as s:
-        for keys in (("0", "enter"), ("escape", "enter")):
-            await s.press(*keys)
+        for typed, others in (
+            (("0", "enter"), ("f start anyway", "w wait")),
+            (("escape", "enter"), ("d as a job", "r run and come back")),
+        ):
+            await s.press(*typed)
             await asked(s)
-            shown = s.app.screen.query_one("#hints", Lines).texts[0]
-            assert all(each in shown for each in ("⏎ yes", "esc no", "? help"))
-            assert "d as a job" in shown and "r run and come back" in shown
-            question = s.app.screen
+            for each in ("⏎ yes", *others, "esc no", "? help"):
+                assert each in keys(s)
+            asks = s.app.screen
             await s.press("question_mark")
             help_lines = s.app.screen.query_one("#page-body", Lines).texts
             assert any(line.split()[:2] == ["esc", "No"] for line in help_lines)
             await s.press("escape")
-            assert s.app.screen is question
+            assert s.app.screen is asks
             await s.press("escape")
 
 
@@ -197,27 +210,77 @@ async def test_enter_answers_a_warning_only_once_it_can_have_been_read(
                 assert isinstance(s.app.screen, ConfirmScreen)
 
 
-async def test_w_waits_for_a_device_that_is_not_free_and_is_named_before_the_yes(
-    environ: dict[str, str],
+async def test_enter_takes_the_best_free_devices_in_place_of_those_that_are_not(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(confirm, "_UNREAD", 0.0)
     async with session(NOT_FREE["busy"][0], command=("true",), environ=environ, interval=1000) as s:
         await s.press("0", "enter")
         await asked(s)
-        keys = s.app.screen.query_one("#hints", Lines).texts[0]
-        assert keys.index("w wait") < keys.index("⏎ yes")
+        (best,) = s.main.app_state.select_best(1)[0].selection
+        assert f"GPU {IDLE.label(IDLE.by_key[best])} (the best free) instead" in question(s)
+        await s.press("enter")
+        await s.until(lambda: not s.app.is_running)
+        assert s.app.return_value is not None and s.app.return_value.launch is not None
+        assert [device.key for device in s.app.return_value.launch.devices] == [best]
+
+
+async def test_what_is_free_of_the_selection_stays_in_what_is_offered_instead(
+    environ: dict[str, str],
+) -> None:
+    four = builders.box(busy(gpu(0), job(user="ana")), gpu(1), gpu(2), gpu(3))
+    async with session(four, command=("true",), environ=environ, interval=1000) as s:
+        await s.press("0", "3", "enter")
+        await asked(s)
+        assert 3 in numbers(question(s)) and 0 not in numbers(question(s)) and len(numbers(question(s))) == 2
+
+
+async def test_where_no_device_is_free_enter_waits_in_line(desk: Desk, environ: dict[str, str]) -> None:
+    full = replace(IDLE, devices=tuple(busy(each, job(user="ana")) for each in IDLE.devices))
+    async with session(full, command=("true",), environ=environ, interval=1000) as s:
+        await s.press("0", "enter")
+        await asked(s)
+        assert "wait for it" in question(s)
+        assert "⏎ yes" in keys(s) and "f start anyway" in keys(s) and " w " not in keys(s)
+        await s.press("y")
+        await s.until(lambda: s.app.screen is s.main)
+        (waiting,) = all_jobs(desk.environ)
+        assert waiting.waits == 1
+        stop(waiting)
+
+
+async def test_enter_never_starts_what_something_speaks_against(environ: dict[str, str]) -> None:
+    async with session(IDLE, command=("true",), environ=environ, interval=1000) as s:
+        s.main.set_app_state(replace(s.main.app_state, label="demo idle"))
+        await s.press("1", "enter")
+        await asked(s)
+        await s.press("enter", "y")
+        assert isinstance(s.app.screen, ConfirmScreen) and "⏎" not in keys(s)
+
+
+async def test_w_waits_for_a_device_that_is_not_free(environ: dict[str, str]) -> None:
+    async with session(NOT_FREE["busy"][0], command=("true",), environ=environ, interval=1000) as s:
+        await s.press("0", "enter")
+        await asked(s)
         await s.press("w")
         assert isinstance(s.app.screen, LineScreen) and "GPU 0" in s.app.screen.prompt
+
+
+async def test_no_age_stands_still_in_a_question(environ: dict[str, str]) -> None:
+    box = with_first(FOUR, Claim(FOUR.key, "ana", IDLE.time - 100, "python x.py"))
+    async with session(box, command=("true",), environ=environ, interval=1000) as s:
+        await s.press("0", "enter")
+        assert "by ana" in await asked(s) and " ago" not in await asked(s)
 
 
 async def test_a_launch_asks_one_question(environ: dict[str, str]) -> None:
     """What speaks against the devices that the command names is told once, with the same answers."""
     box, command = NOT_FREE["busy"][0], ("env", "CUDA_VISIBLE_DEVICES=0", "true")
-    for key, ends in (("n", False), ("y", True)):
+    for key, ends in (("n", False), ("f", True)):
         async with session(box, command=command, environ=environ, interval=1000) as s:
             await s.press("@clear", "enter")
             words = await asked(s)
-            question = str(s.app.screen.query_one(".question", Static).content)
-            assert "GPU 0" in question and "CUDA_VISIBLE_DEVICES=0" in question
+            assert "GPU 0" in question(s) and "instead" not in question(s), "the command names its device"
             assert words.count("ana is running") == 1
             await s.press(key)
             if ends:
@@ -235,16 +298,6 @@ async def test_enter_does_what_the_key_that_asked_does(environ: dict[str, str]) 
                 shown = s.app.screen.query_one("#hints", Lines).texts[0]
                 assert words in shown and " d as a job" not in shown and " r run" not in shown
                 await s.press("escape")
-
-
-async def test_a_launch_on_a_busy_device_may_be_a_job(desk: Desk, environ: dict[str, str]) -> None:
-    async with session(NOT_FREE["busy"][0], command=("true",), environ=environ, interval=1000) as s:
-        await s.press("0", "enter")
-        await asked(s)
-        await s.press("d")
-        await s.until(lambda: started(s, "@detach", desk))
-    for each in all_jobs(desk.environ):
-        ended(each)
 
 
 async def test_those_in_line_for_other_devices_are_nobody_s_business(environ: dict[str, str]) -> None:
@@ -361,15 +414,14 @@ async def test_a_question_leaves_the_box_in_view(
         assert s.app.screen.styles.background.is_transparent, "no colour of 16 could be mixed with the box"
 
 
-async def test_those_in_the_line_of_a_demo_are_asked_about_and_w_is_offered(
+async def test_those_in_the_line_of_a_recording_are_asked_about_and_nobody_can_join_them(
     environ: dict[str, str],
 ) -> None:
     async with session("shared", command=("true",), environ=environ, interval=1000, size=(130, 40)) as s:
         s.main.set_app_state(replace(s.main.app_state, label="demo shared"))
-        await s.press("0", "3", "@return")
+        await s.press("0", "1", "2", "3", "@return")
         assert "ahead of you in line" in await asked(s) and "demo shared" in await asked(s)
-        await s.press("w")
-        assert isinstance(s.app.screen, LineScreen) and "in line" in s.app.screen.prompt
+        assert "⏎" not in keys(s) and "f start anyway" in keys(s)
 
 
 @pytest.mark.parametrize("key", ["enter", "w"])

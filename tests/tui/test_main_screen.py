@@ -500,7 +500,7 @@ async def test_the_example_of_a_demo_is_rehearsed_on_exactly_the_selected_device
         if asks:
             await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
             assert not any(job.id == "demo1" for job in s.main.app_state.box.jobs)
-            await s.press("y")
+            await s.press("f")
         await s.until(lambda: "demo1 runs on" in s.main.message and "demo only" in s.main.message)
         assert s.selected == []
         keys = tuple(source.box.key(label) for label in labels)
@@ -640,7 +640,7 @@ async def test_a_device_that_was_taken_meanwhile_is_asked_about() -> None:
         assert s.app.is_running
         await s.press("enter")
         await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
-        await s.press("y")
+        await s.press("f")
         await s.until(lambda: not s.app.is_running)
         assert s.app.return_value is not None
         assert s.app.return_value.launch is not None
@@ -665,7 +665,7 @@ async def test_a_device_that_is_lost_while_it_is_asked_about_is_refused(
         await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
         s.source.snapshot = with_device(box_at("shared"), 0, fault=Fault("lost", "GPU is lost"))
         await s.until(lambda: s.main.app_state.verdicts[box_at("shared").devices[0].key].state == "lost")
-        await s.press("y")
+        await s.press("f")
         assert s.app.is_running and s.app.screen is s.main and "GPU 0 is lost" in s.main.message
         assert list(own_claims.glob("*.claim")) == []
 
@@ -868,7 +868,7 @@ async def test_yes_to_a_question_starts_nothing_else_than_was_asked_about() -> N
             whole, devices=whole.devices[:4], links=tuple(row[:4] for row in whole.links[:4])
         )
         await s.until(lambda: s.main.app_state.selection.keys == (whole.devices[0].key,))
-        await s.press("y")
+        await s.press("f")
         assert s.app.is_running
         assert whole.devices[4].key in s.main.message
 
@@ -1016,6 +1016,33 @@ async def test_a_refused_launch_leaves_the_line_of_keys(size: tuple[int, int]) -
         await s.press("enter")
         assert s.app.is_running and "CUDA_VISIBLE_DEVICES=1" in s.main.message
         assert s.texts("#keys") == [keys] and "help" in keys
+
+
+@pytest.mark.parametrize("typed", ["2", "2 tp=2"])
+async def test_a_number_typed_as_a_command_is_the_number_of_the_best_devices(typed: str) -> None:
+    async with session() as s:
+        await s.press(
+            "colon", *("space" if each == " " else "equals_sign" if each == "=" else each for each in typed)
+        )
+        await s.press("enter")
+        assert s.app.screen is s.main and s.selected == ["4", "5"]
+
+
+async def test_copying_with_nothing_selected_offers_the_best_free_device() -> None:
+    async with session(command=("true",), interval=1000) as s:
+        await s.press("y")
+        assert isinstance(s.app.screen, ConfirmScreen) and s.selected and s.main.message == ""
+        await s.press("escape")
+        assert s.app.screen is s.main and s.selected == []
+        await s.press("y", "y")
+        await s.until(lambda: s.main.message != "")
+        assert len(s.selected) == 1
+
+
+async def test_escape_says_again_how_to_bring_the_selection_back() -> None:
+    async with session(interval=1000) as s:
+        await s.press("4", "D", "escape", *["escape"] * 5)
+        assert s.selected == [] and ":restore" in s.main.message
 
 
 async def test_w_says_that_it_waits_for_the_number_asked_for_and_not_for_the_selected() -> None:

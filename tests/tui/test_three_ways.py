@@ -55,7 +55,7 @@ async def test_a_device_that_was_taken_meanwhile_is_asked_about(
         assert load(environ) == ()
         await s.press(key)
         await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
-        await s.press("y")
+        await s.press("f")
         await s.until(lambda: started(s, key, desk))
 
 

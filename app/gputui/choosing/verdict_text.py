@@ -186,7 +186,11 @@ def not_free_lines(found: Mapping[str, NotFree], now: Snapshot) -> dict[str, str
             lines[key] = f"{name} = GPU {now.label(each.device)} is {in_use_by(job, now.time)}"
             continue
         was = f" (was {each.before})" if each.before and each.before != each.verdict.state else ""
-        told = state_and_reason(each.verdict, now.time, was)
+        verdict, cause = each.verdict, each.verdict.cause
+        if isinstance(cause, ClaimedBy):
+            # The line stays while a question is open: an age in it would stand still.
+            verdict = replace(verdict, cause=cause._replace(claim=replace(cause.claim, since=None)))
+        told = state_and_reason(verdict, now.time, was)
         lines[key] = f"{name} = GPU {now.label(each.device)} is {told}"
     return lines
 

@@ -468,7 +468,7 @@ class AppState:
         include the best one.
         """
         if self.lost:
-            return self.replace_lost()
+            return self.replaced(self.lost)
         before = self.suggested
         kept = before.kept if before else self.selection.keys
         grouping = before.grouping if before else ALL_REDUCE
@@ -480,13 +480,12 @@ class AppState:
             return self, "no other GPU is free" if self.selection else message
         return app_state, message
 
-    def replace_lost(self) -> Told:
-        """Select the best in place of the selected devices that are no longer free."""
-        before, lost = self.suggested, self.lost
-        gone = {device.key for device in lost}
+    def replaced(self, lost: Sequence[Device]) -> Told:
+        """Select the best devices in place of these, which are selected and not free."""
+        before, gone = self.suggested, {device.key for device in lost}
         kept = tuple(key for key in (before.kept if before else self.selection.keys) if key not in gone)
         app_state, message = self.select_best(len(self.selection), self.grouping, kept)
-        if app_state.short_of is None:
+        if app_state.selection != self.selection:
             are = "is" if len(lost) == 1 else "are"
             message = f"{gpus([*map(self.box.label, lost)])} {are} no longer free; instead: {message}"
         return app_state, message
@@ -553,7 +552,7 @@ class AppState:
     def next_best(self) -> Told:
         """Select the next best set of the same size; after the last set, the best again."""
         if self.lost:
-            return self.replace_lost()
+            return self.replaced(self.lost)
         before = self.suggested
         if before is None:
             app_state, reason = self.select_best(max(1, len(self.selection)))

@@ -61,6 +61,10 @@ class MainView(SelectionView, Protocol):
         """Width of the device table, in cells, without the panels beside it."""
 
     @property
+    def message(self) -> str:
+        """The message that is shown, "" for none."""
+
+    @property
     def message_shown(self) -> Message | None:
         """The same with its time and its style, None for none."""
 
@@ -87,6 +91,9 @@ class MainView(SelectionView, Protocol):
 
     def replace_page(self, action_id: str) -> None:
         """Close the open pages, and perform one of these actions, which opens another page."""
+
+    def select_best(self, line: str) -> None:
+        """Select the best devices for a number and a grouping ("8 tp=2"). Raises GroupingError."""
 
     def press_digit(self, digit: int) -> None:
         """Add a digit to the index of a GPU to select or deselect."""

@@ -55,8 +55,11 @@ class JobsController:
 
             found = news(before, now)
             if found:
-                text = "; ".join(text for text, _ in found)
-                self._view.show_message(text, "" if all(good for _, good in found) else "lost", kind="news")
+                text, shown = "; ".join(text for text, _ in found), self._view.message
+                # That a job has started is no longer worth reading once it has ended.
+                same = any(shown.startswith(" ".join(text.split(" ")[:2]) + " ") for text, _ in found)
+                style = "" if all(good for _, good in found) else "lost"
+                self._view.show_message(text, style, "lasting" if same else "news")
                 if self._write is not None:
                     self._write(terminal_notification(text))
 

@@ -49,7 +49,12 @@ _PATIENCE = 2.0
 """Seconds to wait for the selected devices to be read again before a launch; or three readings, where those
 take longer."""
 
-_NUMBERS = {2: "two", 3: "three", 4: "four", 8: "eight"}
+_NUMBERS = {1: "", 2: "two ", 3: "three ", 4: "four ", 8: "eight "}
+
+
+def _best(count: int) -> str:
+    return f"the best {_NUMBERS.get(count, f'{count} ')}free"
+
 
 StartMode = Literal["become", "return", "detach"]
 """How a command is started: in place of the screen, while the screen waits, or as a job."""
@@ -163,16 +168,12 @@ class LaunchController:
     # Copying
 
     def copy(self) -> None:
-        """Put the launch line on the clipboard."""
-        if not self.undecided():
+        """Put the launch line on the clipboard; with nothing selected, offer the devices as `launch` does."""
+
+        def copy_line() -> None:
             self._view.when_files_are_read(lambda: self.copy_text(self._app_state.launch.line))
 
-    def undecided(self) -> bool:
-        """Whether nothing is selected; if so, show a message."""
-        app_state = self._app_state
-        if not app_state.selection.decided:
-            self._view.show_message(select_first(app_state.screen.keymap), "warn")
-        return not app_state.selection.decided
+        self.with_devices("Copy the line for", copy_line)
 
     def copy_text(self, text: str) -> None:
         """Put a text on the clipboard, and show the method and its first line."""
@@ -227,15 +228,16 @@ class LaunchController:
         """Ask whether to run on the devices that the command asks for, or on the best free one; where too few
         are free, whether to wait in line."""
         before = self._app_state
-        offered, question, reasons = self._offered("Run on")
+        offered, why, where = self._offered()
         if not offered.selection.decided:
             if offered.short_of is not None:
                 self._view.set_app_state(offered)
                 self.wait_in_line()
             else:
-                self._view.show_message(reasons[0], "warn")
+                self._view.show_message(why, "warn")
             return
         self._view.set_app_state(offered)
+        question = f"Run on {where}?"
         elsewhere = before.label and not before.is_example
         free = all(offered.verdicts[device.key].free for device in offered.selected)
         if elsewhere or offered.selection.cpu_only or offered.in_line or not free:
@@ -249,7 +251,7 @@ class LaunchController:
             else:
                 self._withdraw(offered)
 
-        self._view.open(self._question(mode, question, reasons), answered)
+        self._view.open(self._offer(mode, question, self._reasons_of(offered, why)), answered)
 
     def with_devices(self, does: str, then: Then) -> None:
         """Call `then` with devices selected. Where none are, ask first about the best free ones; `does`
@@ -259,9 +261,9 @@ class LaunchController:
         if self._app_state.selection.decided:
             then()
             return
-        offered, question, reasons = self._offered(does)
+        offered, why, where = self._offered()
         if not offered.selection.decided:
-            self._view.show_message(reasons[0], "warn")
+            self._view.show_message(why, "warn")
             return
         self._view.set_app_state(offered)
 
@@ -271,37 +273,33 @@ class LaunchController:
             else:
                 self._withdraw(offered)
 
-        self._view.open(ConfirmScreen(self._view, question, reasons), answered)
+        reasons = self._reasons_of(offered, why)
+        self._view.open(ConfirmScreen(self._view, f"{does} {where}?", reasons, "run"), answered)
 
-    def _offered(self, does: str) -> tuple[AppState, str, list[str]]:
-        """The app state with the devices that the command asks for, or with the best free one; the question
-        about them, and its reasons. Where no devices can be selected, the reason for that."""
+    def _offered(self) -> tuple[AppState, str | None, str]:
+        """The app state with the devices that the command asks for, or with the best free one; why these, or
+        why none; and their names: "GPU 4 (the best free)"."""
         before = self._app_state
         if not before.rows:
-            return before.clear(), "", [select_first(before.screen.keymap)]
+            return before.clear(), select_first(before.screen.keymap), ""
         offered, why = before.with_command_read(again=True)
         says = offered.command_choice.words if offered.command_choice else ""
         if not says:
             offered, why = before.select_best(1)
-        if not offered.selection.decided:
-            return offered, "", [why or ""]
-        count, found = len(offered.selection), offered.suggestion
-        best = "the best free" if count == 1 else f"the best {_NUMBERS.get(count, count)} free"
-        if found is before.suggestion or found is None:
-            best = f"as {says} says"
-        else:
-            why = found.why
-        question = f"{does} {offered.selected_in_words} ({best})?"
-        return offered, question, [each for each in (why, *offered.warnings) if each]
+        as_said = f"as {says} says"
+        if offered.suggestion is not before.suggestion and offered.suggestion is not None:
+            as_said, why = _best(len(offered.selection)), offered.suggestion.why
+        return offered, why, f"{offered.selected_in_words} ({as_said})"
 
-    def _question(
-        self, mode: StartMode, question: str, reasons: Sequence[str], *offers: Answer, warns: bool = False
-    ) -> ConfirmScreen:
-        """A question about a launch; one that is to be the command may be another one instead."""
+    def _reasons_of(self, offered: AppState, why: str | None) -> list[str]:
+        return [each for each in (why, *offered.warnings) if each]
+
+    def _offer(self, mode: StartMode, question: str, reasons: Sequence[str] = ()) -> ConfirmScreen:
+        """A question that offers a launch; one that is to be the command may be another one instead."""
         from gputui.tui.screens.confirm import ConfirmScreen
 
         others: tuple[Answer, ...] = ("detach", "return") if mode == "become" else ()
-        return ConfirmScreen(self._view, question, reasons, (*offers, *others), warns, _YES.get(mode, "yes"))
+        return ConfirmScreen(self._view, question, reasons, "run", _YES.get(mode, "yes"), others)
 
     def _withdraw(self, offered: AppState) -> None:
         """Clear the selection that was offered, unless it has changed."""
@@ -379,11 +377,55 @@ class LaunchController:
             self._start(pending)
         else:
             self._asking = pending
-            waits = pending.queue is not None or allocation.conflicts or self._not_free(pending)
-            offers: tuple[Answer, ...] = ("wait",) if waits else ()
-            question = pending.offer or "Start anyway?"
-            asks = self._question(pending.mode, question, reasons, *offers, warns=bool(reasons))
-            self._view.open(asks, partial(self._answered, pending, before))
+            instead = None if unread else self._instead(pending)
+            asks = self._question(pending, reasons, instead)
+            self._view.open(asks, partial(self._answered, pending, before, instead))
+
+    def _question(
+        self, pending: PendingLaunch, reasons: Sequence[str], instead: AppState | None
+    ) -> ConfirmScreen:
+        """The question what to do about the reasons. Enter never starts the launch in spite of them: it takes
+        free devices, or else waits in line."""
+        from gputui.tui.screens.confirm import ConfirmScreen
+
+        if not reasons:
+            return self._offer(pending.mode, pending.offer)
+        ask = partial(ConfirmScreen, self._view, warns=True)
+        # (Waiting does not help where no claim can be made.)
+        wait = self._wait_question() if pending.queue is not None or self._not_free(pending) else None
+        if instead is not None:
+            best = (
+                f" ({_best(len(instead.selection))})"
+                if instead.suggested and not instead.suggested.kept
+                else ""
+            )
+            question = f"Use {instead.selected_in_words}{best} instead?"
+            others: tuple[Answer, ...] = ("run", "wait") if wait else ("run",)
+            return ask(question, reasons, "instead", _YES.get(pending.mode, "yes"), others)
+        if wait is not None:
+            return ask(wait, reasons, "wait", offers=("run",))
+        return ask(pending.offer or "Start anyway?", reasons, None, offers=("run",))
+
+    def _instead(self, pending: PendingLaunch) -> AppState | None:
+        """The app state with free devices in place of those of the launch that are not free; None where too
+        few are free, or others wait for them, or the command names its devices."""
+        now, taken = self._app_state, self._not_free(pending)
+        if not taken or now.intent.devices is not None:
+            return None
+        found, _ = now.replaced([device for device in now.selected if device.key in taken])
+        return None if found.selection == now.selection or found.in_line or found.contradiction else found
+
+    def _wait_question(self) -> str | None:
+        """The question whether to wait in line for the selected devices, None where nobody can."""
+        from gputui.tui.wait_request import what_it_does
+
+        now = self._app_state
+        if (self._sampler.simulated is None) if now.label else self._lack(now):
+            return None
+        try:
+            return what_it_does("", now)
+        except GroupingError:
+            return None
 
     def _reasons(self, pending: PendingLaunch, unread: str) -> tuple[str, ...]:
         """Why the launch does not start at once, by the last reading."""
@@ -432,26 +474,33 @@ class LaunchController:
                 pending, "the selected GPUs could not be read again: the driver does not answer"
             )
 
-    def _answered(self, pending: PendingLaunch, before: AppState, answer: Answer | None) -> None:
-        """Act on the answer to the question of `start_or_ask`, which was asked in the app state `before`."""
+    def _answered(
+        self, pending: PendingLaunch, before: AppState, instead: AppState | None, answer: Answer | None
+    ) -> None:
+        """Act on the answer to the question of `start_or_ask`, which was asked in the app state `before`, and
+        has offered the devices of `instead`."""
         self._asking = None
-        if answer == "wait":
-            pending.allocation.release()
-            self.wait_in_line()
-            return
         if answer in _MODES and self._refused(pending):
             return
         now = self._app_state
-        # Readings continued behind the question: the yes applies only to the selection as it was asked.
+        # Readings continued behind the question: the answer applies only to the selection as it was asked.
         same = (now.selection, now.options) == (before.selection, before.options)
         if answer in _MODES and same and before.selection.decided:
             self._start(replace(pending, mode=_MODES[answer] or pending.mode))
             return
-        if answer in _MODES and not same:
-            self._view.show_message("the selected GPUs have changed in the meantime: look again", "lost")
-        elif pending.offer:
-            self._withdraw(before)
         pending.allocation.release()
+        if answer in (None, "back"):
+            if pending.offer:
+                self._withdraw(before)
+        elif not same:
+            self._view.show_message("the selected GPUs have changed in the meantime: look again", "lost")
+        elif answer == "wait" and instead is None:
+            self._join_line("")
+        elif answer == "wait":
+            self.wait_in_line()
+        elif answer == "instead" and instead is not None:
+            self._view.set_app_state(now.with_devices(instead.selection.keys))
+            self._launch(pending.mode)
 
     def _start(self, pending: PendingLaunch) -> None:
         """Start the launch once its confinement is settled; only rehearse the example of a demo."""
@@ -535,32 +584,15 @@ class LaunchController:
         # Nothing is started from the box of a demo or a recording.
         if not app_state.label and self._cannot_start():
             return
-        from gputui.tui import start_launch
         from gputui.tui.screens.line_input import LineScreen
-        from gputui.tui.wait_request import read_wait_request, what_it_does
-
-        simulated = self._sampler.simulated
+        from gputui.tui.wait_request import what_it_does
 
         def question(line: str) -> str:
             return what_it_does(line, self._app_state)
 
         def answered(line: str | None) -> None:
-            now = self._app_state
-            if line is None:
-                return
-            if now.label and simulated is None:
-                self._view.show_message(f"nothing is really queued here ({now.label})")
-                return
-            try:
-                # The selected devices may have vanished since the question.
-                request = read_wait_request(line, now)
-            except GroupingError as error:
-                self._view.show_message(str(error), "lost")
-                return
-            text, good = start_launch.in_line(now, self._environ, request, simulated)
-            if good:
-                self._give_away()
-            self._view.show_message(text, "" if good else "lost")
+            if line is not None:
+                self._join_line(line)
 
         keys = [("1-9", "another number"), ("esc", "no")]
         try:
@@ -573,3 +605,23 @@ class LaunchController:
             prompt, "", other, lambda typed: question(typed) and None, explain=question, keys=keys
         )
         self._view.open(line, answered)
+
+    def _join_line(self, line: str) -> None:
+        """Start a job that waits for what the line says, "" for the selected devices."""
+        from gputui.tui import start_launch
+        from gputui.tui.wait_request import read_wait_request
+
+        now, simulated = self._app_state, self._sampler.simulated
+        if now.label and simulated is None:
+            self._view.show_message(f"nothing is really queued here ({now.label})")
+            return
+        try:
+            # The selected devices may have vanished since the question.
+            request = read_wait_request(line, now)
+        except GroupingError as error:
+            self._view.show_message(str(error), "lost")
+            return
+        text, good = start_launch.in_line(now, self._environ, request, simulated)
+        if good:
+            self._give_away()
+        self._view.show_message(text, "" if good else "lost")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gputui.choosing.grouping import GroupingError, parse_request
+from gputui.choosing.selection import Selection
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
 from gputui.tui.actions import key_of
@@ -219,7 +220,7 @@ class SelectionController:
             if line and line.strip() == AUTO:
                 self._select_enough()
             elif line and line.strip():
-                self._show(*self._app_state.select_best(*parse_request(line)))
+                self.select_best(line)
 
         def error_in(line: str) -> str | None:
             why = refused()
@@ -229,6 +230,10 @@ class SelectionController:
 
         prompt = refused() or BEST_PROMPT
         self._view.open(LineScreen(prompt, placeholder="how many", check=error_in), answered)
+
+    def select_best(self, line: str) -> None:
+        """Select the best devices for "4" or "8 tp=2". Raises GroupingError."""
+        self._show(*self._app_state.select_best(*parse_request(line)))
 
     def read_command(self, again: bool = False) -> None:
         """Select the devices that the command asks for, if any; `again`: even if the request is the same."""
@@ -241,18 +246,21 @@ class SelectionController:
             self._view.show_message(self._with_waiting(message), "warn")
 
     def clear(self) -> None:
-        """Clear the selection. Pressed again, it does nothing more: people press esc until they are sure."""
+        """Clear the selection. Pressed again, it only says so again: people press esc until they are sure."""
         app_state = self._app_state
-        if not app_state.selection.decided:
+        if app_state.selection.cpu_only:
+            self._view.set_app_state(app_state.clear())
+            self._view.show_message("no longer CPU only", kind="lasting")
             return
-        words, cleared = "no longer CPU only", app_state.clear()
         if app_state.selected:
-            cleared = replace(cleared, earlier=(None, app_state.selection))
+            app_state = replace(app_state.clear(), earlier=(None, app_state.selection))
+            self._view.set_app_state(app_state)
+        options, cleared = app_state.earlier or (None, Selection())
+        if options is None and (left := cleared.prune(app_state.box.by_key)):
+            numbers = ",".join(app_state.box.label(app_state.box.by_key[key]) for key in left)
             restore = key_of("restore", app_state.screen.keymap)
-            numbers = ",".join(map(app_state.box.label, app_state.selected))
-            words = f"cleared {numbers} ({restore} brings it back)"
-        self._view.set_app_state(cleared)
-        self._view.show_message(words, kind="lasting")
+            words = f"selection {numbers} cleared: {restore} brings it back"
+            self._view.show_message(words, kind="lasting")
 
     def restore(self) -> None:
         """Select again, in their order, the devices that were cleared last and are still there; after a plan

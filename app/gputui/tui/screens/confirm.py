@@ -15,29 +15,30 @@ from gputui.tui.main_view import MainView
 from gputui.tui.screens.page import PageKeys
 from gputui.tui.widgets.dialog_keys import DialogKeys
 
-Answer = Literal["run", "wait", "back", "detach", "return"]
+Answer = Literal["run", "instead", "wait", "back", "detach", "return"]
 
 _KEYS: dict[Answer, tuple[str, str]] = {
-    # The safe answer comes first.
+    "run": ("f", "start anyway"),
     "wait": ("w", "wait"),
-    "run": ("⏎", "yes"),
     "detach": ("d", "as a job"),
     "return": ("r", "run and come back"),
     "back": ("esc", "no"),
 }
 
 _UNREAD = 0.5
-"""Seconds in which Enter may be a second press of the key that asked: it then starts nothing unread."""
+"""Seconds in which Enter may be a second press of the key that asked: it then answers nothing unread."""
 
 
 class ConfirmScreen(ModalScreen[Answer]):
     """`reasons` are the facts that the answer depends on, a line each; `offers` are the answers beside yes
-    and no; `yes` is what Enter does. With `warns`, the reasons must be read first."""
+    and no. Enter is yes: `yes` is the answer, named `words`; None where the question has none. With `warns`,
+    the reasons must be read first."""
 
     CSS_PATH = "dialog.tcss"
     BINDINGS = [
         ("enter", "yes", "Yes"),
-        ("y", "answer('run')", "Yes"),
+        ("y", "yes(True)", "Yes"),
+        ("f", "answer('run')", "Start anyway"),
         ("d", "answer('detach')", "Run as a job"),
         ("r", "answer('return')", "Run and come back"),
         ("w", "answer('wait')", "Wait in line"),
@@ -50,14 +51,17 @@ class ConfirmScreen(ModalScreen[Answer]):
         view: MainView,
         question: str,
         reasons: Sequence[str],
+        yes: Answer | None,
+        words: str = "yes",
         offers: Sequence[Answer] = (),
         warns: bool = False,
-        yes: str = "yes",
     ) -> None:
         super().__init__(classes="dialog tells-notes")
         self._view, self._question, self.reasons, self._warns = view, question, reasons, warns
-        answers = _KEYS | {"run": ("⏎", yes)}
-        self._answers = {each: keys for each, keys in answers.items() if each in ("run", *offers, "back")}
+        self._yes, self._offers = yes, (*offers, "back")
+        keys = [keys for each, keys in _KEYS.items() if each in self._offers]
+        # The first one stays longest where the room is short: never the one that starts anyway.
+        self._keys = [("⏎", words), *keys] if yes is not None else [*keys[-1:], *keys[:-1]]
         self._asked = time.monotonic()
 
     def compose(self) -> ComposeResult:
@@ -65,16 +69,17 @@ class ConfirmScreen(ModalScreen[Answer]):
             yield Static(self._question, markup=False, classes="question")
             for line in self.reasons:
                 yield Static(line, markup=False)
-        yield DialogKeys([*self._answers.values(), ("?", "help")])
+        yield DialogKeys([*self._keys, ("?", "help")])
 
-    def action_yes(self) -> None:
-        if not self._warns or time.monotonic() - self._asked >= _UNREAD:
-            self.dismiss("run")
+    def action_yes(self, read: bool = False) -> None:
+        read = read or not self._warns or time.monotonic() - self._asked >= _UNREAD
+        if self._yes is not None and read:
+            self.dismiss(self._yes)
 
     def action_answer(self, answer: Answer) -> None:
-        if answer in self._answers:
+        if answer in self._offers:
             self.dismiss(answer)
 
     def action_help(self) -> None:
-        rows = tuple((key, words[:1].upper() + words[1:]) for key, words in self._answers.values())
+        rows = tuple((key, words[:1].upper() + words[1:]) for key, words in self._keys)
         self._view.open_help(PageKeys(rows, frozenset()))

@@ -276,6 +276,10 @@ class MainScreen(Screen[None]):
             self.app.screen.leave()
         self.perform(action_id)
 
+    def select_best(self, line: str) -> None:
+        """Select the best devices for a number and a grouping ("8 tp=2"). Raises GroupingError."""
+        self.selection.select_best(line)
+
     def press_digit(self, digit: int) -> None:
         """Add a digit to the index of a GPU to select or deselect."""
         self.selection.press_digit(digit)

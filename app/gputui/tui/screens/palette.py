@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from textual import events
 
 from gputui.allocating.settings import Settings
+from gputui.choosing.grouping import GroupingError, parse_request
 from gputui.tui import option_rows, setting_rows
 from gputui.tui.actions import ACTIONS, BY_ID, key_of
 from gputui.tui.app_state import ORDER_NAMES
@@ -88,6 +89,7 @@ class PaletteScreen(ListPage):
         known = {action.title: action for action in actions.values()}
         here = [_of_page(each, known.pop(each.title, None)) for each in (page.entries() if page else ())]
         self._entries = [*here, *self._choices(), *known.values()]
+        self._best = actions["ask"] if page is None or page.can_perform("ask") else None
         self._unfiltered = {"this page": here}
         for group, ids in _LISTED.items():
             listed = [actions[each] for each in ids if each != "nodes" or has_nodes]
@@ -152,6 +154,12 @@ class PaletteScreen(ListPage):
         query = self._query = words.strip().removeprefix(":").strip().lower()
         every = [entry for entries in self._unfiltered.values() for entry in entries]
         self._typed, self._found = words, matching(query, self._entries) if query else every
+        if self._best is not None and _is_number(query):
+            # The number is the answer to what the entry would ask.
+            best = self._best._replace(
+                title=f"select the best {query}", run=partial(self.view.select_best, query)
+            )
+            self._found = [best, *(entry for entry in self._found if entry.title != self._best.title)]
         # Enter changes nothing until another choice is taken.
         at = (n for n, entry in enumerate(self._found) if entry.chosen and query in entry.names)
         self.cursor, self.key = next(at, 0), None
@@ -206,6 +214,14 @@ def _of_page(entry: Entry, action: Entry | None) -> Entry:
     if action is None:
         return entry
     return action._replace(keys=entry.keys, names=(*action.names, *entry.names), run=entry.run)
+
+
+def _is_number(query: str) -> bool:
+    """Whether this is a number of devices, perhaps with their grouping: "2", "8 tp=2"."""
+    try:
+        return query[:1].isdigit() and bool(parse_request(query))
+    except GroupingError:
+        return False
 
 
 def matching(query: str, entries: Sequence[Entry]) -> list[Entry]:

@@ -369,7 +369,7 @@ class PlanScreen(ListPage):
             if answer == "run":
                 self._write(made, row, found, lost)
 
-        self.view.open(ConfirmScreen(self.view, question, reasons, warns=bool(doubts)), answered)
+        self.view.open(ConfirmScreen(self.view, question, reasons, "run", warns=bool(doubts)), answered)
 
     def _write(self, made: Prepared, row: Row, found: PlannedDevices, over: Sequence[Path] = ()) -> None:
         """Write the files; ask again where that would lose others than those `over` which was asked."""

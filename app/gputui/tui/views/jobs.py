@@ -82,6 +82,10 @@ def _unclaimed_uses(app_state: AppState) -> list[ClaimedUse]:
     return [use for use in app_state.unclaimed_uses if use.own]
 
 
+_JOBS_READ = 3.0
+"""Seconds before the time of a reading at which it may have read the jobs: one may start and end since."""
+
+
 def news(before: Snapshot | None, now: Snapshot) -> list[tuple[str, bool]]:
     """The news about jobs between two snapshots, a sentence each, and whether it is no failure: a waiting job
     has started, or a job has ended."""
@@ -92,7 +96,7 @@ def news(before: Snapshot | None, now: Snapshot) -> list[tuple[str, bool]]:
     for job in now.jobs:
         was = earlier.get(job.id)
         if job.over:
-            if not was.over if was else (job.ended or 0.0) >= before.time:
+            if not was.over if was else (job.ended or 0.0) >= before.time - _JOBS_READ:
                 # (A stop without a reason is one that the user asked for.)
                 well = job.state == "done" or (
                     job.state == "stopped" and job.why is None and job.trouble is None
