@@ -20,6 +20,7 @@ from gputui.allocating.claims import processes
 from gputui.allocating.claims.processes import ClaimProcesses, System
 from gputui.inventory.claim import Claim
 from gputui.inventory.process import ANOTHER_NAMESPACE, ENDED, OWNER_UNKNOWN, Process
+from gputui.system import lock_holders
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.process_stat import ProcessStat, process_stat
 from gputui.system.users import own_name, user_name
@@ -311,6 +312,41 @@ def test_in_a_container_nothing_is_known_of_the_drivers_pids(monkeypatch: pytest
     model.run(2)
     (claim,) = model.seen_by(ClaimProcesses(model))
     assert claim.pids is None
+
+
+def test_of_a_crowd_with_many_open_files_a_few_are_read_and_its_jobs_are_not_known_at_once(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixty processes with sixty ancestors that had 512 open files each made root's `ls` take 19 seconds."""
+    monkeypatch.setattr(lock_holders, "_MOST_SECONDS", 60.0)
+    crowd = [model.run(2)]
+    crowd += [model.fork(crowd[0]) for _ in range(99)]
+    for pid in crowd:
+        model.running[pid].opened = ("/dev/null",) * 512
+    mine = model.run(3)
+    us, other = user_name(US), user_name(OTHER)
+    listed = (
+        *(Process(pid, "compute", us, started=NOW + 999) for pid in crowd),
+        Process(mine, "compute", other, started=NOW + 999, own=True),
+    )
+    monitor = ClaimProcesses(model)
+    found = []
+    for _ in range(4):
+        model.looked_into = 0
+        found.append(pids(monitor.of(model.claims, [gpu(0, processes=listed)])))
+        # (Those of the job that is our own are read first.)
+        assert model.looked_into <= 42
+    # (A screen reads again and again, and each reading goes on where the last one was cut off.)
+    assert found[0] == [None, (mine,)] and found[-1] == [tuple(crowd), (mine,)]
+
+
+def test_a_look_that_takes_too_long_ends_and_nothing_is_known(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model.run(2)
+    monkeypatch.setattr(lock_holders, "_MOST_SECONDS", -1.0)
+    listed = tuple(replace(_seen(pid, 1), user=user_name(US)) for pid in model.running)
+    assert pids(ClaimProcesses(model).of(model.claims, [gpu(0, processes=listed)])) == [None]
 
 
 # Real processes

@@ -810,6 +810,23 @@ def test_a_folder_that_cannot_be_written_is_refused(call: Call, models: Path) ->
     call("plan", "gpt2", "--use", "zero2", "-o", "file", "-n", "2", "--demo", "--", "t.py").refused(2)
 
 
+@pytest.mark.parametrize("where", ["", "gputui-plan", "mine"], ids=["above", "default", "named"])
+def test_no_file_is_written_that_others_could_change_before_the_command_reads_it(
+    call: Call, models: Path, where: str
+) -> None:
+    folder = models / (where or "gputui-plan")
+    folder.mkdir()
+    named = ("-o", where) if where == "mine" else ()
+    words = ("plan", "gpt2", "--use", "fsdp2", *named, "-n", "2", "--demo", "--", "t.py")
+    (models / where).chmod(0o777)
+    ended = call(*words)
+    ended.refused(2)
+    assert f"other users can write to {str(models / where)!r}" in ended.err and not [*folder.iterdir()]
+    # In a folder like /tmp, others cannot exchange what is ours.
+    (models / where).chmod(0o1777)
+    assert call(*words).status == 0
+
+
 def test_a_strategy_that_does_not_fit_is_written_with_a_warning(call: Call) -> None:
     words = ("plan", "llama-3-8b", "--use", "ddp", "-n", "2", "--demo", "rtx4090", "--", "t.py")
     ended = call(*words)

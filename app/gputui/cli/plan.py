@@ -305,7 +305,9 @@ def _use(
     except FilesDifferError as error:
         raise WrongCallError(f"{error} (--overwrite replaces it)") from None
     except OSError as error:
-        raise WrongCallError(f"cannot write below {args.folder or FOLDER!r}: {error.strerror}") from None
+        raise WrongCallError(
+            f"cannot write below {args.folder or FOLDER!r}: {error.strerror}; -o names another folder"
+        ) from None
     launch = compose(
         found.devices[: row.strategy.devices],
         ready.options,

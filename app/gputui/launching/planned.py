@@ -21,7 +21,8 @@ from gputui.launching.launchers.base import Launcher
 from gputui.launching.launchers.torchrun import Torchrun
 from gputui.launching.wrappers import unwrap
 from gputui.planning.files import FSDP_NAME, JSON_NAME, YAML_NAME, Recipe, RecipeError, files_of, fsdp_json
-from gputui.system.files import write_result
+from gputui.system.files import NotPrivateError, write_result
+from gputui.system.trust import who_can_change
 
 
 class FilesDifferError(Exception):
@@ -202,8 +203,12 @@ def write(prepared: Prepared, over: Collection[Path] = ()) -> tuple[Path, ...]:
 
     over  the paths where other contents may be lost
 
-    Raises FilesDifferError, before anything is written, where those of another path would be lost; OSError.
+    Raises, before anything is written, FilesDifferError where those of another path would be lost, and
+    NotPrivateError where other users could change what the command will read; OSError.
     """
+    for path in prepared.texts:
+        if reason := who_can_change(str(path)):
+            raise NotPrivateError(reason)
     lost = [path for path in differing(prepared) if path not in over]
     if lost:
         raise FilesDifferError(lost)

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
-from itertools import islice
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from itertools import islice, takewhile
 
 from gputui.system.namespaces import in_initial_namespace
-from gputui.system.process_stat import process_stat
+from gputui.system.process_stat import owner_of, pids, process_stat
 
 File = tuple[int, int]
 """A file by device and inode."""
@@ -30,16 +31,44 @@ _MOST_ANCESTORS = 256
 _MOST_FILES = 512
 """The most open files of a process that are looked at, the first by number: those of leases are little above
 100 (descriptors.py), and a process of another user may have a million."""
+_MOST_IN_ALL, _MOST_SECONDS = 20_000, 0.1
+"""The most open files of all processes that one look reads, and the most seconds of CPU that it takes:
+another user may have thousands of processes with hundreds of open files each."""
 
 
-def locked_by(pid: int, files: Mapping[File, str], passed_on: bool = False) -> frozenset[File]:
+class Look:
+    """The limit of one look at many processes: `spent` once it is reached, and then no more files are read.
+
+    Whatever was not found by then is not known. `of_one` is `opened`; a test gives another.
+    """
+
+    def __init__(self, of_one: Callable[[int], Iterable[tuple[str, str]]] | None = None) -> None:
+        self._of_one = of_one or opened
+        self._left, self._until = _MOST_IN_ALL, time.thread_time() + _MOST_SECONDS
+
+    @property
+    def spent(self) -> bool:
+        return self._left <= 0 or time.thread_time() > self._until
+
+    def opened(self, pid: int) -> Iterator[tuple[str, str]]:
+        """Yield what `opened` does, as far as the limit."""
+        for each in self._of_one(pid):
+            if self.spent:
+                return
+            self._left -= 1
+            yield each
+
+
+def locked_by(
+    pid: int, files: Mapping[File, str], passed_on: bool = False, look: Look | None = None
+) -> frozenset[File]:
     """Return those of the files (with their paths) on which a process has an exclusive lock.
 
     `passed_on`: only those whose descriptors are inherited by the programs that it starts.
     """
     names = {path.rpartition("/")[2] for path in files.values()}
     found: set[File] = set()
-    for number, path in opened(pid):
+    for number, path in look.opened(pid) if look else opened(pid):
         if path.rpartition("/")[2] in names:
             with contextlib.suppress(OSError):
                 file = file_of(os.stat(f"/proc/{pid}/fd/{number}"))  # noqa: PTH116
@@ -68,10 +97,13 @@ def _has_lock(path: str, passed_on: bool) -> bool:
     return any(line.startswith(b"lock:") and b"OFDLCK" in line and b"WRITE" in line for line in lines)
 
 
-def holders(files: Mapping[File, str]) -> dict[int, frozenset[File]]:
-    """Return all visible processes that have locked some of the files."""
-    pids = (int(name) for name in _list("/proc") if name.isdigit())
-    return {pid: found for pid in pids if (found := locked_by(pid, files))}
+def holders(files: Mapping[File, str], uids: Container[int], look: Look) -> dict[int, frozenset[File]]:
+    """Return the visible processes of these users that have locked some of the files, until `look` is spent.
+
+    Those of other users are not looked at, however many they have.
+    """
+    ours = (pid for pid in takewhile(lambda _: not look.spent, pids()) if owner_of(pid) in uids)
+    return {pid: found for pid in ours if (found := locked_by(pid, files, look=look))}
 
 
 def ancestors() -> Iterator[int]:
@@ -93,10 +125,3 @@ def name_of(pid: int) -> str | None:
     with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", "rb") as stream:  # noqa: PTH123
         return stream.read().decode(errors="replace").rstrip("\n")
     return None
-
-
-def _list(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)  # noqa: PTH208
-    except OSError:
-        return []

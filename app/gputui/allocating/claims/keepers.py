@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from gputui.inventory.claim import Claim
 from gputui.inventory.light_dataclasses import frozen
-from gputui.system.lock_holders import File, file_of, holders, locked_by, name_of
+from gputui.system.lock_holders import File, Look, file_of, holders, locked_by, name_of
 from gputui.system.process_stat import exists
 
 
@@ -25,24 +25,30 @@ class Keeper:
 
 
 def keepers(claims: Sequence[Claim]) -> dict[Claim, tuple[Keeper, ...]]:
-    """Return the processes that keep claims whose command has ended; () where we may not see them.
+    """Return the processes that keep claims whose command has ended; () where we may not see them, or where
+    they are another user's than the claim's.
 
-    A claim whose command still has it is left out, and so is one whose command is in another pid namespace.
+    A claim whose command still has it is left out, and so is one whose command is in another pid namespace,
+    and one of which nothing was found before the look was at its limit.
     """
-    ended, files = dict[Claim, File](), dict[File, str]()
+    ended, files, uids, look = dict[Claim, File](), dict[File, str](), set[int](), Look()
     for claim in claims:
         with contextlib.suppress(OSError):
             if claim.record is not None and claim.pid is not None:
-                file = file_of(os.lstat(claim.record))
-                if not _has(claim.pid, {file: claim.record}):
+                facts = os.lstat(claim.record)
+                file = file_of(facts)
+                if not _has(claim.pid, {file: claim.record}, look):
                     ended[claim], files[file] = file, claim.record
-    found = sorted(holders(files).items()) if files else []
-    return {
+                    uids.add(facts.st_uid)
+    found = sorted(holders(files, uids, look).items()) if files else []
+    kept = {
         claim: tuple(Keeper(pid, name) for pid, held in found if file in held and (name := name_of(pid)))
         for claim, file in ended.items()
     }
+    return {claim: by for claim, by in kept.items() if by} if look.spent else kept
 
 
-def _has(pid: int, record: Mapping[File, str]) -> bool:
+def _has(pid: int, record: Mapping[File, str], look: Look) -> bool:
     """Whether the process that a claim names still has it; where we may not see that, whether it exists."""
-    return bool(locked_by(pid, record)) or (not os.access(f"/proc/{pid}/fd", os.R_OK) and exists(pid))
+    has = bool(locked_by(pid, record, look=look))
+    return has or (not os.access(f"/proc/{pid}/fd", os.R_OK) and exists(pid))

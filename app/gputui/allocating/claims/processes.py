@@ -6,8 +6,10 @@ A process belongs to a claim if the process itself or one of its ancestors
 - is in the session that a root has made (each job has a session of its own), or
 - has inherited the claim's record, open; this can be seen for our own user's processes only.
 
-Only the listed processes and their ancestors are looked up, so all others cost nothing. Nothing is guessed:
-pids of another namespace, and roots whose pid now belongs to another process, belong to no claim.
+Only the listed processes and their ancestors are looked up, so all others cost nothing, and only for a
+limited time (lock_holders.py), our own user's first: then the processes of a user's claims are not known.
+Nothing is guessed: pids of another namespace, and roots whose pid now belongs to another process, belong to
+no claim.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from math import inf
 from gputui.inventory.claim import Claim
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
-from gputui.system.lock_holders import opened
+from gputui.system.lock_holders import Look, opened
 from gputui.system.namespaces import in_initial_namespace
 from gputui.system.process_stat import ProcessStat, owner_of, process_stat
 from gputui.system.users import user_name
@@ -76,18 +78,23 @@ class ClaimProcesses:
         since = _first(claim for claim in claims if _holder(claim) in new) if new else inf
         way_up = _WayUp(self._system, claims)
         members: dict[_Holder, list[int]] = {holder: [] for holder in holders}
-        known = {}
-        for key, process in processes.items():
+        known, unfinished = {}, set[str | None]()
+        for key, process in sorted(processes.items(), key=lambda each: not each[1].own):
             if process.started is None:
                 continue
             belongs = self._known.get(key) if process.started < since else None
             if belongs is None:
                 belongs = way_up.holders_of(process.pid, process.started)
+            if belongs is None:
+                unfinished.add(process.user)
+                continue
             known[key] = belongs
             for holder in belongs & holders:
                 members[holder].append(process.pid)
         self._known, self._holders = known, holders
         for holder, pids in members.items():
+            if holder[0] in unfinished:
+                continue
             if pids or any(way_up.is_root(*root, holder) for root in holder[1]):
                 self._found[holder] = tuple(sorted({*pids}))
 
@@ -107,6 +114,7 @@ class _WayUp:
     def __init__(self, system: System, claims: Sequence[Claim]) -> None:
         self._system = system
         self._stat = cache(system.stat)
+        self._look = Look(system.opened)
         self._seen = dict[int, set[_Holder]]()
         self._roots = defaultdict[int, list[tuple[int, _Holder]]](list)
         for claim in claims:
@@ -134,19 +142,22 @@ class _WayUp:
             return False
         return holder[0] in (self._user(pid), self._user(stat.parent))
 
-    def holders_of(self, pid: int, started: float) -> set[_Holder]:
-        """Return the jobs that a process belongs to; several, where one was started inside another."""
+    def holders_of(self, pid: int, started: float) -> set[_Holder] | None:
+        """Return the jobs that a process belongs to; several, where one was started inside another.
+
+        Return None where the look was at its limit before all were found.
+        """
         found = set[_Holder]()
         for _ in range(_MOST_ANCESTORS):
             stat = self._stat(pid) if pid > 1 else None
-            if stat is None:
+            if stat is None or self._look.spent:
                 break
             if pid not in self._seen:
                 # A process cannot have inherited a file that was opened after its start.
                 self._seen[pid] = self._belongs(pid, stat.session, started >= self._since)
             found |= self._seen[pid]
             pid = stat.parent
-        return found
+        return None if self._look.spent else found
 
     def _belongs(self, pid: int, session: int, inherits: bool) -> set[_Holder]:
         """Return the jobs that a process belongs to by itself."""
@@ -169,7 +180,7 @@ class _WayUp:
         if user not in self._users:
             return set()
         innermost: dict[str, Claim] = {}
-        for _, path in self._system.opened(pid):
+        for _, path in self._look.opened(pid):
             claim = self._records.get((path.rpartition("/")[2], user))
             if claim and claim.step >= innermost.get(claim.key, claim).step:
                 innermost[claim.key] = claim
