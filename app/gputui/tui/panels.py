@@ -192,7 +192,7 @@ PANELS: tuple[Panel, ...] = (
         "GPU at cursor",
         device_panel,
         _size_of_device,
-        lambda app_state, *size: (app_state.once(facts_of_device), charts_key(app_state, *size)),
+        _of_any_size(facts_of_device),
         grows=True,
         spare=True,
         narrow=False,

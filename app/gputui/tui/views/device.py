@@ -14,7 +14,6 @@ from gputui.inventory.text_table import packed
 from gputui.tui.app_state import AppState
 from gputui.tui.views.table import state_of
 from gputui.tui.views.text import Line, bar, cells_of, clip, fit, title, width_of, wrap
-from gputui.tui.views.timelines import charts_of
 from gputui.vendors.registry import vendor_named
 
 _NAME = 13
@@ -34,9 +33,6 @@ def device_facts(app_state: AppState, device: Device, width: int) -> list[Line]:
 
 # The panel beside the table
 
-_LEAST_CHARTS = 7
-"""Fewest lines for the timelines of the device: three low charts and their axis."""
-
 
 def facts_of_device(app_state: AppState) -> object:
     """Everything that the panel depends on."""
@@ -47,8 +43,7 @@ def facts_of_device(app_state: AppState) -> object:
 
 
 def device_panel(app_state: AppState, width: int, height: int) -> list[Line]:
-    """A rule with the device at the cursor, its state, as many groups of facts as have room, and in what they
-    leave its timelines."""
+    """A rule with the device at the cursor, its state, and as many groups of facts as have room."""
     device = app_state.current
     if device is None:
         return [title("device", width), clip(((" no GPU at the cursor", "dim"),), width)][:height]
@@ -60,10 +55,7 @@ def device_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     lines += [((f" {sign} {first}", look),), clip(((f"   {' '.join(more)}", look),), width - 1)]
     every = app_state.once(_panel_groups)
     facts = _in_columns(every, width, min(_count(width), len(every)), height - len(lines)) if every else []
-    lines += facts
-    left = height - len(lines) - 1
-    charts = charts_of(app_state, width - 1, left, device=device)[0] if left >= _LEAST_CHARTS else []
-    return [*lines, *[((" ", ""),)] * bool(charts), *charts][:height]
+    return [*lines, *facts][:height]
 
 
 def _groups(app_state: AppState, device: Device) -> tuple[Group, ...]:
