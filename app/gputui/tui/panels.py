@@ -17,7 +17,6 @@ from gputui.tui.views.device import device_panel, facts_of_device
 from gputui.tui.views.matrix import alike, legend, links_panel, matrix_rows
 from gputui.tui.views.processes import (
     devices_to_come,
-    facts_of_processes,
     lines_with_heading,
     processes,
 )
@@ -60,7 +59,7 @@ class Panel:
     size    (app state, width of the screen) → the fewest lines worth showing, and the lines that it would
             fill; NOTHING hides it
     facts   (app state, width, height) → all values that the lines depend on: equal facts give equal lines,
-            which are not built again
+            which are not built again; None where the lines are as quickly built
     place   "table": below the table, also where there are two columns, unless a long table leaves no lines
             for a panel that is not `spare`; "side": in the column next to it
     grows   whether it takes the remaining room
@@ -73,7 +72,7 @@ class Panel:
     title: str
     lines: Callable[[AppState, int, int], list[Line]]
     size: Callable[[AppState, int], Size]
-    facts: Callable[[AppState, int, int], object]
+    facts: Callable[[AppState, int, int], object] | None = None
     place: Literal["table", "side"] = "side"
     grows: bool = False
     spare: bool = False
@@ -103,7 +102,7 @@ def _size_of_processes(app_state: AppState, width: int) -> Size:
         return NOTHING
     least, reserved = (4, _RESERVED) if width >= WIDE else (2, _RESERVED_BELOW)
     # Reserve a line for each of these devices, so that a process that starts there has one.
-    rows = len(groups(app_state)) + min(devices_to_come(app_state), reserved)
+    rows = len(app_state.once(groups)) + min(devices_to_come(app_state), reserved)
     return Size(least, max(2 + rows, lines_with_heading(app_state)))
 
 
@@ -121,14 +120,6 @@ def _size_of_jobs(app_state: AppState, width: int) -> Size:
 
     # Where there are two columns, its lines are reserved: who comes and goes changes no other panel.
     return Size(2, MOST_LINES if width >= WIDE else lines_wanted(app_state))
-
-
-def _facts_of_jobs(app_state: AppState) -> object:
-    if not (app_state.box.jobs or app_state.box.waiters):
-        return ()
-    from gputui.tui.views.jobs_and_queue import facts_of_panel
-
-    return facts_of_panel(app_state)
 
 
 def _size_of_timelines(app_state: AppState, _: int) -> Size:
@@ -170,8 +161,7 @@ PANELS: tuple[Panel, ...] = (
         "processes",
         "Processes",
         processes,
-        _kept(_size_of_processes, facts_of_processes),
-        _of_any_size(facts_of_processes),
+        _size_of_processes,
         place="table",
         grows=True,
         action="processes",
@@ -203,7 +193,6 @@ PANELS: tuple[Panel, ...] = (
         "Jobs and queue",
         _jobs,
         _size_of_jobs,
-        _of_any_size(_facts_of_jobs),
         action=lambda app_state: "jobs" if app_state.box.jobs else "queue",
     ),
     Panel(
