@@ -14,7 +14,7 @@ from gputui.tui.app_state import AppState
 from gputui.tui.layout import WIDE, Part, Size, side_width
 from gputui.tui.process_rows import groups
 from gputui.tui.views.device import device_panel, facts_of_device
-from gputui.tui.views.matrix import alike, legend, links_panel, matrix_rows
+from gputui.tui.views.matrix import Layout, alike, heading_height, legend, links_panel, matrix_rows
 from gputui.tui.views.processes import (
     devices_to_come,
     lines_with_heading,
@@ -31,9 +31,6 @@ NOTHING = Size(0, 0)
 
 _MOST_LINKED = 8
 """The most GPUs for which the matrix of links is shown next to the table. The topology page shows more."""
-
-_MOST_LINES = 100
-"""More lines than a panel has."""
 
 _HIGHEST = 25
 """Most lines of the three charts of one device and the line between two devices: higher charts add
@@ -84,19 +81,6 @@ def _of_any_size(facts: Facts) -> Callable[[AppState, int, int], object]:
     return lambda app_state, width, height: app_state.once(facts)
 
 
-def _kept(size: Callable[[AppState, int], Size], facts: Facts) -> Callable[[AppState, int], Size]:
-    """The size that is computed again only where the facts of the panel have changed."""
-    kept: list[tuple[object, Size]] = []
-
-    def found(app_state: AppState, width: int) -> Size:
-        now = width, app_state.once(facts)
-        if not kept or kept[0][0] != now:
-            kept[:] = [(now, size(app_state, width))]
-        return kept[0][1]
-
-    return found
-
-
 def _size_of_processes(app_state: AppState, width: int) -> Size:
     if not (app_state.rows or app_state.filter_hides_all):
         return NOTHING
@@ -139,8 +123,9 @@ def _size_of_links(app_state: AppState, width: int) -> Size:
     gpus = len(matrix_rows(app_state))
     if not app_state.box.links or not 1 < gpus <= _MOST_LINKED or alike(app_state):
         return NOTHING
-    lines = len(links_panel(app_state, side_width(width), _MOST_LINES))
-    return Size(lines - len(legend(app_state.box.links, side_width(width) - 1)), lines)
+    side = side_width(width)
+    lines = 1 + heading_height(Layout.of(app_state, side, 0, 0)) + gpus
+    return Size(lines, lines + len(legend(app_state.box.links, side - 1)))
 
 
 def _facts_of_links(app_state: AppState) -> object:
@@ -199,7 +184,7 @@ PANELS: tuple[Panel, ...] = (
         "links",
         "Links",
         links_panel,
-        _kept(_size_of_links, _facts_of_links),
+        _size_of_links,
         _of_any_size(_facts_of_links),
         narrow=False,
         action="topology",
