@@ -32,10 +32,6 @@ NOTHING = Size(0, 0)
 _MOST_LINKED = 8
 """The most GPUs for which the matrix of links is shown next to the table. The topology page shows more."""
 
-_HIGHEST = 25
-"""Most lines of the three charts of one device and the line between two devices: higher charts add
-nothing."""
-
 _RESERVED, _RESERVED_BELOW = 8, 2
 """Most lines that a panel reserves for devices, where there are two columns and where there is one: other
 panels need lines."""
@@ -112,7 +108,7 @@ def _size_of_timelines(app_state: AppState, _: int) -> Size:
         return NOTHING
     # Charts next to each other have headings: with one line less, an axis would have no chart above it.
     heads = 2 + (count > 1)
-    return Size(heads + 1, heads + 2 * count, heads + _HIGHEST * count if count > 1 else 0, count)
+    return Size(heads + 1, heads + 2 * count, charts=count)
 
 
 def _size_of_device(app_state: AppState, _: int) -> Size:
