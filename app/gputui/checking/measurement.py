@@ -18,7 +18,7 @@ from gputui.choosing.bandwidth import Rates
 from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import Verdicts, verdicts
 from gputui.choosing.verdict_text import state_and_reason
-from gputui.inventory.formatting import GIB, MIB
+from gputui.inventory.formatting import GIB
 from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.typed_json import DocumentError, Form, Positive, Record, check, form_of, whole
@@ -29,7 +29,6 @@ from gputui.system.child_process import Cancelled
 from gputui.system.environment import Environ
 from gputui.vendors.visibility import with_changes
 
-_MOST = MIB
 _LATENCY_SIZE = 64 * 1024
 """The largest copy in bytes whose time is latency, not bandwidth."""
 

@@ -14,6 +14,7 @@ from gputui.choosing.grouping import Grouping
 from gputui.choosing.pair_scores import PairScores, SubsetSums
 from gputui.choosing.ring_search import (
     MAX_EXACT,
+    Rank,
     bit_positions,
     joined,
     partitions,
@@ -28,9 +29,8 @@ from gputui.inventory.formatting import GIB
 Order = Literal["best", "given", "fastest", "emptiest"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 
-_MAX_STEPS = 1_000
 _MAX_PARTITIONS, _MAX_PARTITIONS_OF_MANY = 105, 24
-"""The limits of a search, in steps and in partitions into groups; then the best result so far is used.
+"""The most partitions into groups that are compared; then the best one so far is used.
 
 Eight devices can be parted into pairs in 105 ways, so all partitions of up to eight devices are compared. Of
 larger sets only the first partitions are compared, which have the best-connected groups; every partition has
@@ -77,17 +77,15 @@ def arrange(pairs: PairScores, found: RankedSet, grouping: Grouping) -> tuple[in
         return _groups(pairs, found, grouping)
     if grouping.pipeline > 1:
         return _stages(pairs, found, grouping)
-    return _path(pairs, found.members, found.weakest, closed=True)
+    return _path(pairs.rank, found.members, found.weakest, closed=True)
 
 
-def _path(pairs: PairScores, members: _Group, least: int, closed: bool) -> _Group:
+def _path(rank: Rank, members: _Group, least: int, closed: bool) -> _Group:
     """The members as a path (`closed`: a ring) of links of rank `least` or better; as given if possible."""
     ends = [*pairwise(members), *([(members[-1], members[0])] if closed else [])]
-    if all(pairs.rank[a][b] >= least for a, b in ends):
+    if len(members) > MAX_EXACT or all(rank[a][b] >= least for a, b in ends):
         return members
-    if len(members) > MAX_EXACT:
-        return members
-    path = path_through([[pairs.rank[i][j] for j in members] for i in members], least, closed)
+    path = path_through([[rank[i][j] for j in members] for i in members], least, closed)
     return members if path is None else tuple(members[place] for place in path)
 
 
@@ -99,7 +97,7 @@ def _stages(pairs: PairScores, found: RankedSet, grouping: Grouping) -> _Group:
     if all(pairs.rank[a][b] >= least for a, b in zip(members, members[abreast:], strict=False)):
         return members
     parts = found.parts or next(_partitions(pairs, members, grouping.pipeline, least, chain=True), ())
-    lines = [_path(pairs, part, least, closed=False) for part in parts]
+    lines = [_path(pairs.rank, part, least, closed=False) for part in parts]
     return tuple(line[stage] for stage in range(grouping.pipeline) for line in lines) or members
 
 
@@ -152,56 +150,23 @@ def _laid_out(pairs: PairScores, groups: tuple[_Group, ...], stages: int) -> tup
     for a, b in combinations(range(len(groups)), 2):
         # The weakest link between two groups when their devices are paired best.
         between[a, b] = between[b, a] = paired(_ranks_between(pairs, groups[a], groups[b]))[0]
-    least, lines = _lines(between, len(groups), stages)
+    places = range(len(groups))
+    least, lines = _lines([[between.get((a, b), 0) for b in places] for a in places], stages)
     chains = [_align(pairs, [groups[place] for place in line]) for line in lines]
     return least, tuple(i for stage in range(stages) for chain in chains for i in chain[stage])
 
 
-def _lines(between: dict[tuple[int, int], int], count: int, stages: int) -> tuple[int, list[list[int]]]:
-    """`count` groups as lines of `stages` groups whose weakest step is as strong as possible."""
-    abreast = count // stages
-    straight = [list(range(line, count, abreast)) for line in range(abreast)]
-    reached = min(between[step] for line in straight for step in pairwise(line))
-    for least in sorted(set(between.values()), reverse=True):
-        if least == reached:
-            break
-        lines = _search_lines(between, list(range(count)), stages, least, [_MAX_STEPS])
-        if lines is not None:
-            return least, lines
+def _lines(rank: Rank, stages: int) -> tuple[int, Sequence[Sequence[int]]]:
+    """Groups as lines of `stages` groups whose weakest step is as strong as possible: that step's rank, and
+    the lines. `rank` has the ranks of the links between groups. More than 16 groups stay in their order."""
+    count, abreast = len(rank), len(rank) // stages
+    straight = [range(line, count, abreast) for line in range(abreast)]
+    reached = min(rank[a][b] for line in straight for a, b in pairwise(line))
+    better = {value for row in rank for value in row if value > reached}
+    for least in sorted(better, reverse=True) if count <= MAX_EXACT else ():
+        for parts in partitions(joined(rank, least, stages, chain=True), count, abreast, lambda part: 0):
+            return least, [_path(rank, tuple(bit_positions(part)), least, closed=False) for part in parts]
     return reached, straight
-
-
-def _search_lines(
-    between: dict[tuple[int, int], int], rest: list[int], stages: int, least: int, steps: list[int]
-) -> list[list[int]] | None:
-    """The groups in `rest` as lines with steps of rank `least` or better; None if none are found in time.
-
-    `steps` holds the number of search steps that are left, and is counted down.
-    """
-    if not rest:
-        return []
-
-    def longer(line: list[int]) -> list[list[int]] | None:
-        steps[0] -= 1
-        if steps[0] < 0:
-            return None
-        if len(line) == stages:
-            if rest[0] not in line:
-                return None
-            others = _search_lines(between, [g for g in rest if g not in line], stages, least, steps)
-            return None if others is None else [line, *others]
-        for group in rest:
-            if group not in line and between[line[-1], group] >= least:
-                found = longer([*line, group])
-                if found is not None:
-                    return found
-        return None
-
-    for start in rest:
-        found = longer([start])
-        if found is not None:
-            return found
-    return None
 
 
 def _align(pairs: PairScores, chain: Sequence[_Group]) -> list[_Group]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from math import inf
 
 from gputui.choosing.grouping import Grouping
 from gputui.choosing.pair_scores import Facts, PairScores, SubsetSums, facts_of
@@ -78,12 +79,14 @@ def ranked(
     shape, required_bits = Shape.of(grouping, count), _bits(set(required))
     if count > len(pairs):
         return
-    different = _DistinctSets(pairs, count, required_bits)
     if len(pairs) <= MAX_EXACT:
-        yield from _by_level(pairs, count, grouping, shape, different.all())
-    elif (shape is None or shape.size == count) and different.count() * count**2 <= MAX_EXACT_WORK:
-        sets = map(tuple, map(bit_positions, different.all()))
-        yield from _best_first(pairs, grouping, _evaluated(pairs, shape, sets))
+        yield from _by_level(pairs, count, grouping, shape, _different(pairs, count, required_bits) or ())
+        return
+    few = None
+    if shape is None or shape.size == count:
+        few = _different(pairs, count, required_bits, MAX_EXACT_WORK // max(1, count**2))
+    if few is not None:
+        yield from _best_first(pairs, grouping, _evaluated(pairs, shape, map(tuple, map(bit_positions, few))))
     else:
         yield from approximate(pairs, count, grouping, bit_positions(required_bits))
 
@@ -139,48 +142,29 @@ def _key(pairs: PairScores, grouping: Grouping, score: int, facts: Facts) -> Key
     return (whole, *among, tier, -slowness, left_to_others, -shown, memory)
 
 
-class _DistinctSets:
-    """All sets of `count` devices with the required ones, one for each choice of interchangeable devices."""
-
-    def __init__(self, pairs: PairScores, count: int, required_bits: int) -> None:
-        self._count = count
-        # For each class of interchangeable devices: how many of them are in the set, and which ones. Required
-        # devices are a class of their own; of the others, the first ones are taken.
-        self._choices: list[list[tuple[int, int]]] = []
-        for alike in pairs.interchangeable:
-            wanted = [i for i in alike if required_bits >> i & 1]
-            if wanted:
-                self._choices.append([(len(wanted), _bits(wanted))])
-            rest = [i for i in alike if not required_bits >> i & 1]
-            if rest:
-                self._choices.append([(many, _bits(rest[:many])) for many in range(len(rest) + 1)])
-        largest = [choices[-1][0] for choices in self._choices]
-        # The most devices that the classes after each one can add.
-        self._room = [sum(largest[place + 1 :]) for place in range(len(largest))]
-
-    def count(self) -> int:
-        """The number of sets, without making them."""
-        counts = {0: 1}
-        for choices, room in zip(self._choices, self._room, strict=True):
-            longer: dict[int, int] = {}
-            for size, number in counts.items():
-                for many, _ in choices:
-                    if self._count - room <= size + many <= self._count:
-                        longer[size + many] = longer.get(size + many, 0) + number
-            counts = longer
-        return counts.get(self._count, 0)
-
-    def all(self) -> list[int]:
-        """The sets, as ints with bit i for device i."""
-        made = {0: [0]}
-        for choices, room in zip(self._choices, self._room, strict=True):
-            longer: dict[int, list[int]] = {}
-            for size, sets in made.items():
-                for many, members in choices:
-                    if self._count - room <= size + many <= self._count:
-                        longer.setdefault(size + many, []).extend([each | members for each in sets])
-            made = longer
-        return made.get(self._count, [])
+def _different(pairs: PairScores, count: int, required_bits: int, most: float = inf) -> list[int] | None:
+    """All sets of `count` devices with the required ones, one for each choice of interchangeable devices, as
+    ints with bit i for device i. None for more than `most` sets, which are not made."""
+    # For each class of interchangeable devices: how many of them are in the set, and which ones. The required
+    # devices come first, as a class of their own; of the others, the first ones are taken.
+    classes = [[(bin(required_bits).count("1"), required_bits)]]
+    for alike in pairs.interchangeable:
+        rest = [i for i in alike if not required_bits >> i & 1]
+        classes.append([(many, _bits(rest[:many])) for many in range(len(rest) + 1)])
+    made, room = {0: [0]}, len(pairs)
+    for choices in classes:
+        # The most devices that the classes after this one can add.
+        room -= choices[-1][0]
+        longer: dict[int, list[int]] = {}
+        for size, sets in made.items():
+            for many, members in choices:
+                if count - room <= size + many <= count:
+                    longer.setdefault(size + many, []).extend([each | members for each in sets])
+        made = longer
+        # Whatever has begun can be completed: there are no more beginnings than sets.
+        if sum(map(len, made.values())) > most:
+            return None
+    return made.get(count, [])
 
 
 def _bits(devices: Iterable[int]) -> int:

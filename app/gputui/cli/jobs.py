@@ -185,7 +185,9 @@ def main(args: Call) -> int:
         jobs = replace(jobs, jobs=(*_of_demo(args, ids), *started))
     if not ids and args.action not in (None, "list", "forget"):
         args.id = _unnamed(args, jobs)
-    return _ACTIONS[args.action](args, jobs)
+    if args.action in _OF_ONE:
+        return _OF_ONE[args.action](args, readable_job(args.id, jobs, newest=True))
+    return _OF_SEVERAL[args.action](args, jobs)
 
 
 def _of_demo(args: Call, ids: Sequence[str]) -> tuple[Job, ...]:
@@ -269,8 +271,7 @@ def _unnamed(args: Call, jobs: Stored) -> str:
     raise WrongCallError(f"{args.action} needs the id or the name of a job: `{call}`")
 
 
-def _log(args: Call, jobs: Stored) -> int:
-    job = readable_job(args.id, jobs, newest=True)
+def _log(args: Call, job: Job) -> int:
     example = job.folder == NOWHERE
     if args.plain or args.json or example:
         if args.follow and not example:
@@ -300,13 +301,12 @@ def _log(args: Call, jobs: Stored) -> int:
     return DONE
 
 
-def _attach(args: Call, jobs: Stored) -> int:
+def _attach(_: Call, job: Job) -> int:
     with Foreground() as foreground:
-        return attached(readable_job(args.id, jobs, newest=True), foreground)
+        return attached(job, foreground)
 
 
-def _wait(args: Call, jobs: Stored) -> int:
-    job = readable_job(args.id, jobs, newest=True)
+def _wait(args: Call, job: Job) -> int:
     status = status_of(job)
     if args.json:
         _print_job(refreshed(job))
@@ -360,11 +360,10 @@ def _stray(box: Snapshot) -> dict[str, str]:
     return {id: claimed_and_runs_on(use, box) for id, use in _uses(box).items() if use.differs}
 
 
-def _rerun(args: Call, jobs: Stored) -> int:
+def _rerun(args: Call, job: Job) -> int:
     from gputui.cli import run
     from gputui.cli.launch_call import as_given
 
-    job = readable_job(args.id, jobs, newest=True)
     own = experiment_of(job)
     if own is not None:
         if own.withheld:
@@ -390,8 +389,7 @@ def _rerun(args: Call, jobs: Stored) -> int:
     return run.start(args, request.options.command)
 
 
-def _show(args: Call, jobs: Stored) -> int:
-    job = readable_job(args.id, jobs, newest=True)
+def _show(args: Call, job: Job) -> int:
     if args.command:
         call = job.argv
         if experiment_of(job) is None:
@@ -428,16 +426,18 @@ def _forget(args: Call, jobs: Stored) -> int:
     return DONE
 
 
-_ACTIONS: dict[str | None, Callable[[Call, Stored], int]] = {
+_OF_SEVERAL: dict[str | None, Callable[[Call, Stored], int]] = {
     None: _list,
     "list": _list,
+    "stop": _stop,
+    "forget": _forget,
+}
+_OF_ONE: dict[str, Callable[[Call, Job], int]] = {
     "log": _log,
     "attach": _attach,
     "wait": _wait,
-    "stop": _stop,
     "rerun": _rerun,
     "show": _show,
-    "forget": _forget,
 }
 
 

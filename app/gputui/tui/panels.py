@@ -14,10 +14,9 @@ from gputui.tui.app_state import AppState
 from gputui.tui.layout import WIDE, Part, Size, side_width
 from gputui.tui.process_rows import groups
 from gputui.tui.views.device import device_panel, facts_of_device
-from gputui.tui.views.matrix import alike, legend, links_panel, matrix_rows
+from gputui.tui.views.matrix import Layout, alike, heading_height, legend, links_panel, matrix_rows
 from gputui.tui.views.processes import (
     devices_to_come,
-    facts_of_processes,
     lines_with_heading,
     processes,
 )
@@ -32,13 +31,6 @@ NOTHING = Size(0, 0)
 
 _MOST_LINKED = 8
 """The most GPUs for which the matrix of links is shown next to the table. The topology page shows more."""
-
-_MOST_LINES = 100
-"""More lines than a panel has."""
-
-_HIGHEST = 25
-"""Most lines of the three charts of one device and the line between two devices: higher charts add
-nothing."""
 
 _RESERVED, _RESERVED_BELOW = 8, 2
 """Most lines that a panel reserves for devices, where there are two columns and where there is one: other
@@ -60,7 +52,7 @@ class Panel:
     size    (app state, width of the screen) → the fewest lines worth showing, and the lines that it would
             fill; NOTHING hides it
     facts   (app state, width, height) → all values that the lines depend on: equal facts give equal lines,
-            which are not built again
+            which are not built again; None where the lines are as quickly built
     place   "table": below the table, also where there are two columns, unless a long table leaves no lines
             for a panel that is not `spare`; "side": in the column next to it
     grows   whether it takes the remaining room
@@ -73,7 +65,7 @@ class Panel:
     title: str
     lines: Callable[[AppState, int, int], list[Line]]
     size: Callable[[AppState, int], Size]
-    facts: Callable[[AppState, int, int], object]
+    facts: Callable[[AppState, int, int], object] | None = None
     place: Literal["table", "side"] = "side"
     grows: bool = False
     spare: bool = False
@@ -85,25 +77,12 @@ def _of_any_size(facts: Facts) -> Callable[[AppState, int, int], object]:
     return lambda app_state, width, height: app_state.once(facts)
 
 
-def _kept(size: Callable[[AppState, int], Size], facts: Facts) -> Callable[[AppState, int], Size]:
-    """The size that is computed again only where the facts of the panel have changed."""
-    kept: list[tuple[object, Size]] = []
-
-    def found(app_state: AppState, width: int) -> Size:
-        now = width, app_state.once(facts)
-        if not kept or kept[0][0] != now:
-            kept[:] = [(now, size(app_state, width))]
-        return kept[0][1]
-
-    return found
-
-
 def _size_of_processes(app_state: AppState, width: int) -> Size:
     if not (app_state.rows or app_state.filter_hides_all):
         return NOTHING
     least, reserved = (4, _RESERVED) if width >= WIDE else (2, _RESERVED_BELOW)
     # Reserve a line for each of these devices, so that a process that starts there has one.
-    rows = len(groups(app_state)) + min(devices_to_come(app_state), reserved)
+    rows = len(app_state.once(groups)) + min(devices_to_come(app_state), reserved)
     return Size(least, max(2 + rows, lines_with_heading(app_state)))
 
 
@@ -123,21 +102,13 @@ def _size_of_jobs(app_state: AppState, width: int) -> Size:
     return Size(2, MOST_LINES if width >= WIDE else lines_wanted(app_state))
 
 
-def _facts_of_jobs(app_state: AppState) -> object:
-    if not (app_state.box.jobs or app_state.box.waiters):
-        return ()
-    from gputui.tui.views.jobs_and_queue import facts_of_panel
-
-    return facts_of_panel(app_state)
-
-
 def _size_of_timelines(app_state: AppState, _: int) -> Size:
     count = len(app_state.once(charted))
     if not count:
         return NOTHING
     # Charts next to each other have headings: with one line less, an axis would have no chart above it.
     heads = 2 + (count > 1)
-    return Size(heads + 1, heads + 2 * count, heads + _HIGHEST * count if count > 1 else 0, count)
+    return Size(heads + 1, heads + 2 * count, charts=count)
 
 
 def _size_of_device(app_state: AppState, _: int) -> Size:
@@ -148,8 +119,9 @@ def _size_of_links(app_state: AppState, width: int) -> Size:
     gpus = len(matrix_rows(app_state))
     if not app_state.box.links or not 1 < gpus <= _MOST_LINKED or alike(app_state):
         return NOTHING
-    lines = len(links_panel(app_state, side_width(width), _MOST_LINES))
-    return Size(lines - len(legend(app_state.box.links, side_width(width) - 1)), lines)
+    side = side_width(width)
+    lines = 1 + heading_height(Layout.of(app_state, side, 0, 0)) + gpus
+    return Size(lines, lines + len(legend(app_state.box.links, side - 1)))
 
 
 def _facts_of_links(app_state: AppState) -> object:
@@ -170,8 +142,7 @@ PANELS: tuple[Panel, ...] = (
         "processes",
         "Processes",
         processes,
-        _kept(_size_of_processes, facts_of_processes),
-        _of_any_size(facts_of_processes),
+        _size_of_processes,
         place="table",
         grows=True,
         action="processes",
@@ -192,7 +163,7 @@ PANELS: tuple[Panel, ...] = (
         "GPU at cursor",
         device_panel,
         _size_of_device,
-        lambda app_state, *size: (app_state.once(facts_of_device), charts_key(app_state, *size)),
+        _of_any_size(facts_of_device),
         grows=True,
         spare=True,
         narrow=False,
@@ -203,14 +174,13 @@ PANELS: tuple[Panel, ...] = (
         "Jobs and queue",
         _jobs,
         _size_of_jobs,
-        _of_any_size(_facts_of_jobs),
         action=lambda app_state: "jobs" if app_state.box.jobs else "queue",
     ),
     Panel(
         "links",
         "Links",
         links_panel,
-        _kept(_size_of_links, _facts_of_links),
+        _size_of_links,
         _of_any_size(_facts_of_links),
         narrow=False,
         action="topology",

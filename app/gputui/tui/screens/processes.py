@@ -36,7 +36,8 @@ class ProcessesScreen(ProcessListPage):
         self._sort, self._form = SORTS[0], form
         self._visible: tuple[Row, ...] = ()
         self._made: tuple[AppState, tuple[str, str, Form], tuple[Row, ...]] | None = None
-        self._drawn: tuple[tuple[Row, ...], int, Listing] | None = None
+        self._listing: Listing | None = None
+        """The list as it was last drawn."""
         if form != "people":
             # Who may be asked for a device is at the top of the people.
             here = view.app_state.cursor
@@ -67,11 +68,11 @@ class ProcessesScreen(ProcessListPage):
         return tuple(device.key for device in self.app_state.box.devices if device.key in keys)
 
     def notes(self, width: int) -> list[Line]:
-        row = self.row
-        if row is None:
+        row, listing = self.row, self._listing
+        if row is None or listing is None:
             return []
         # What the row does not show: the rest of a command that is cut, the path of its program.
-        line = self._listing(width).lines(self.cursor, self.cursor + 1)[0]
+        line = listing.lines(self.cursor, self.cursor + 1)[0]
         whole = row.what == row.short and not line[-1][0].endswith("…")
         text = "" if whole else row.what
         name = "command" if text and row.pid else row.state or row.user
@@ -79,18 +80,12 @@ class ProcessesScreen(ProcessListPage):
         told = [line for each in texts for line in told_lines(each, "dim", width)[:3]]
         return [title(name, width), *told] if told else []
 
-    def _listing(self, width: int) -> Listing:
-        made = self._drawn
-        if made is None or made[0] is not self.rows or made[1] != width:
-            made = self._drawn = self.rows, width, listed(self.rows, width)
-        return made[2]
-
     def lines(self, width: int, height: int) -> list[Line]:
         if not self.rows:
             self._visible = ()
             return [self._head(width), *told_lines(self._none(), "dim", width)]
         room = max(1, height - 2)
-        listing = self._listing(width)
+        listing = self._listing = listed(self.rows, width)
         visible = self.part(listing, room, above=2)
         seen = listing.items[self.top : self.top + room]
         self._visible = tuple(self.rows[place] for place in dict.fromkeys(seen))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import combinations, pairwise, zip_longest
 
 from gputui.choosing.verdict_text import state_and_reason
@@ -14,7 +13,6 @@ from gputui.inventory.text_table import packed
 from gputui.tui.app_state import AppState
 from gputui.tui.views.table import state_of
 from gputui.tui.views.text import Line, bar, cells_of, clip, fit, title, width_of, wrap
-from gputui.tui.views.timelines import charts_of
 from gputui.vendors.registry import vendor_named
 
 _NAME = 13
@@ -29,13 +27,19 @@ _LONGEST_BAR = 24
 def device_facts(app_state: AppState, device: Device, width: int) -> list[Line]:
     """The facts of the page, in one, two or three columns."""
     every = _groups(app_state, device)
-    return _in_columns(every, width, min(len(every), _count(width)))
+    count = min(len(every), 1 if width < 74 else 2 if width < 120 else 3)
+    each = (width - 2) // count - 1
+    blank: Line = ()
+    lines: list[Line] = []
+    for cells in zip_longest(*_balanced([_group(group, each) for group in every], count), fillvalue=blank):
+        line: Line = ((" ", ""),)
+        for cell in cells:
+            line = (*line, *cell, (" " * (each + 1 - width_of(cell)), ""))
+        lines.append(clip(line, width))
+    return lines
 
 
 # The panel beside the table
-
-_LEAST_CHARTS = 7
-"""Fewest lines for the timelines of the device: three low charts and their axis."""
 
 
 def facts_of_device(app_state: AppState) -> object:
@@ -47,8 +51,8 @@ def facts_of_device(app_state: AppState) -> object:
 
 
 def device_panel(app_state: AppState, width: int, height: int) -> list[Line]:
-    """A rule with the device at the cursor, its state, as many groups of facts as have room, and in what they
-    leave its timelines."""
+    """A rule with the device at the cursor, its state, and as many groups of facts as have room, at least the
+    first one."""
     device = app_state.current
     if device is None:
         return [title("device", width), clip(((" no GPU at the cursor", "dim"),), width)][:height]
@@ -58,12 +62,13 @@ def device_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     sign, _, look = state_of(app_state, device)
     first, *more = wrap("; ".join((_state(app_state, device), *_notes(app_state, device))), width - 4)
     lines += [((f" {sign} {first}", look),), clip(((f"   {' '.join(more)}", look),), width - 1)]
-    every = app_state.once(_panel_groups)
-    facts = _in_columns(every, width, min(_count(width), len(every)), height - len(lines)) if every else []
-    lines += facts
-    left = height - len(lines) - 1
-    charts = charts_of(app_state, width - 1, left, device=device)[0] if left >= _LEAST_CHARTS else []
-    return [*lines, *[((" ", ""),)] * bool(charts), *charts][:height]
+    for group in app_state.once(_panel_groups):
+        # Each fact in one line, so that no other one moves when its text gets longer.
+        facts = [clip(((" ", ""), *line), width) for line in _group(group, width - 3, whole=False)]
+        if len(lines) > 3 and len(lines) + len(facts) > height:
+            break
+        lines += facts
+    return lines[:height]
 
 
 def _groups(app_state: AppState, device: Device) -> tuple[Group, ...]:
@@ -156,32 +161,6 @@ def _notes(app_state: AppState, device: Device) -> list[str]:
 # The facts
 
 
-def _count(width: int) -> int:
-    """The number of columns of facts."""
-    return 1 if width < 74 else 2 if width < 120 else 3
-
-
-def _in_columns(every: Sequence[Group], width: int, count: int, room: int | None = None) -> list[Line]:
-    """The groups in columns; only as many of the first ones as fit into `room` lines, but at least one, and
-    each fact in one line, so that no other one moves when its text gets longer."""
-    each = (width - 2) // count - 1
-    groups = [_group(group, each, room is None) for group in every]
-    columns = _balanced(groups, count)
-    while room is not None and max(map(len, columns)) > room and len(groups) > 1:
-        if len(groups) == count:
-            return _in_columns(every[: count - 1], width, count - 1, room)
-        groups.pop()
-        columns = _balanced(groups, count)
-    blank: Line = ()
-    lines: list[Line] = []
-    for cells in zip_longest(*columns, fillvalue=blank):
-        line: Line = ((" ", ""),)
-        for cell in cells:
-            line = (*line, *cell, (" " * (each + 1 - width_of(cell)), ""))
-        lines.append(clip(line, width))
-    return lines
-
-
 def _balanced(groups: list[list[Line]], count: int) -> list[list[Line]]:
     """The groups in their order in `count` columns, of which the longest is as short as possible."""
 
@@ -193,7 +172,7 @@ def _balanced(groups: list[list[Line]], count: int) -> list[list[Line]]:
     return min(every, key=lambda columns: max(map(len, columns)))
 
 
-def _group(group: Group, width: int, whole: bool) -> list[Line]:
+def _group(group: Group, width: int, whole: bool = True) -> list[Line]:
     return [
         ((fit(group.name, width), "title"),),
         *(line for fact in group.facts for line in _fact(fact, width, whole)),

@@ -18,7 +18,6 @@ from gputui.tui.views.text import (
     clip_command,
     column_widths,
     hanging,
-    table_facts,
     table_lines,
     title,
 )
@@ -55,14 +54,6 @@ def lines_wanted(app_state: AppState) -> int:
     """The lines that the panel fills, those of jobs that ended a while ago left out; 0 for none."""
     of_jobs, turns = rows(app_state, recent=True)
     return min(MOST_LINES, 1 + len(of_jobs) + len(turns) + bool(turns)) if of_jobs or turns else 0
-
-
-def facts_of_panel(app_state: AppState) -> object:
-    """All values that the panel depends on: its own texts, as a time changes only with the shown text."""
-    of_jobs, turns = rows(app_state)
-    shown: list[_Row] = [*of_jobs, *turns[:MOST_LINES]]
-    reason = next_in_line(app_state.outlook, app_state.box)[:1]
-    return table_facts(_columns(app_state), shown), reason, _numbers(app_state)
 
 
 def panel(app_state: AppState, width: int, height: int) -> list[Line]:

@@ -19,7 +19,6 @@ from gputui.tui.views.text import (
     Line,
     clip,
     column_widths,
-    table_facts,
     table_lines,
     title,
     wrapped_where_free,
@@ -56,18 +55,6 @@ _ORDERED = "idle first, then yours"
 _MOST_BELOW_HEADING = 5
 """Most devices that need a line each before the names of the columns get one."""
 
-_MOST_LINES = 100
-"""More lines than fit below the table."""
-
-
-def facts_of_processes(app_state: AppState) -> object:
-    """All values that the panel and its size depend on: the texts of its rows, and the devices."""
-    found = groups(app_state)
-    shown = folded(app_state, _with_cursor(app_state, found, _MOST_LINES))
-    rows = table_facts(_WIDE_PANEL, shown), [fold.idle for fold in shown]
-    devices = len(app_state.rows), devices_to_come(app_state)
-    return rows, len(found), devices, app_state.screen.filter, _nothing(app_state)
-
 
 def lines_with_heading(app_state: AppState) -> int:
     """From how many lines on the panel names its columns: with a row for each device, or for several. The
@@ -95,7 +82,7 @@ def processes(app_state: AppState, width: int, height: int) -> list[Line]:
     The rule has the number of hidden rows, and the key of the page with all of them.
     """
     headed = height >= lines_with_heading(app_state)
-    found, room = groups(app_state), height - 1 - headed
+    found, room = app_state.once(groups), height - 1 - headed
     shown = folded(app_state, _with_cursor(app_state, found, room))
     hidden = len(found) - len(shown)
     key = key_of("processes", app_state.screen.keymap)

@@ -201,11 +201,6 @@ def table_lines(
     return [*zip([(before, "")] * (len(rows) + heading), *fitted, *last, strict=True)]
 
 
-def table_facts(columns: Iterable[Column[T]], rows: Sequence[T]) -> list[Span]:
-    """All values that `table_lines` of these columns and rows depends on."""
-    return [span for column in columns for span in column.cells(rows)]
-
-
 def place_mark(rank: int | None) -> tuple[Span, ...]:
     """The place in the selection, "[1]", in five cells; blank for a device that is not selected."""
     slot = "" if rank is None else f"[{rank + 1}]"[:4]

@@ -1,4 +1,5 @@
-"""A column of panels as one widget. Each panel is built again only when its content has changed."""
+"""A column of panels as one widget. A panel that is slow to build is built again only when its content has
+changed."""
 
 from __future__ import annotations
 
@@ -35,9 +36,9 @@ class PanelColumn(Lines):
     def _panel(self, app_state: AppState, name: str, height: int) -> list[Line]:
         """The lines of one panel, exactly `height`; from the cache if they would be the same."""
         panel, width = PANELS_BY_NAME[name], self._column.width
-        facts = (width, height, panel.facts(app_state, width, height))
+        facts = panel.facts and (width, height, panel.facts(app_state, width, height))
         before = self._built.get(name)
-        if before is not None and before[0] == facts:
+        if facts and before is not None and before[0] == facts:
             return before[1]
         lines = panel.lines(app_state, width, height)[:height]
         blank: Line = (("", ""),)
