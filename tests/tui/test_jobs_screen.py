@@ -838,7 +838,7 @@ async def test_a_job_of_a_demo_is_in_its_panel_and_on_its_devices_until_it_ends(
     command = ("sh", "-c", f"{gate.wait}; exit 3")
     async with moving(command=command, environ=environ(desk), source=source, size=(160, 40)) as s:
         s.main.set_app_state(replace(s.main.app_state, label=source.label))
-        await s.press("4", "5", "@detach")
+        await s.press("4", "5", "@detach", "f")
         await s.until(lambda: all_jobs(desk.environ))
         (job,) = all_jobs(desk.environ)
 
