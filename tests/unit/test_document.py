@@ -477,6 +477,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("a time that is a number", _set("time", to=7), "time"),
     ("a time of another calendar", _set("time", to="yesterday"), "time"),
     ("devices that are an object", _set("devices", to={}), "devices"),
+    (
+        "more devices than any box has",
+        _set("devices", to=[document(box(gpu(0)))["devices"][0]] * 257),
+        "devices: 257 entries, at most 256 are read",
+    ),
     ("a device that is null", _set("devices", 0, to=None), "devices[0]"),
     ("an index that is a text", _set("devices", 0, "index", to="0"), "devices[0].index"),
     ("an index below zero", _set("devices", 0, "index", to=-1), "devices[0].index"),

@@ -17,6 +17,7 @@ import yaml
 from gputui.allocating.device_request import DeviceRequest
 from gputui.allocating.queue import waiters
 from gputui.checking.kept_bandwidth import keep, kept_bandwidths
+from gputui.choosing.best import best
 from gputui.choosing.pick import Constraints
 from gputui.choosing.verdict import Cooling, Verdict, verdicts
 from gputui.cli import request_options
@@ -916,6 +917,23 @@ def test_small_devices_are_passed_over() -> None:
     assert fewest(LLAMA3_70B, workload, snapshot, snapshot.devices) is None
     assert fewest(LLAMA3_8B, workload, snapshot, snapshot.devices, counts=(1,)) is None
     assert fewest(LLAMA3_8B, workload, snapshot, ()) is None
+
+
+def test_no_set_is_searched_where_no_devices_of_that_number_have_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Among 256 devices, each search takes a quarter of a second: a recording made `-n auto` take minutes."""
+    searched = []
+    monkeypatch.setattr(
+        "gputui.planning.fewest.best",
+        lambda snapshot, roomy, count, *rest, **more: searched.append(count) or best(snapshot, roomy, count),
+    )
+    snapshot = box_of_devices(*(gpu(i, memory_free=80 * GIB) for i in range(4)))
+    # (The states alone fit on two devices.)
+    assert fewest(LLAMA3_8B, Workload(batch=512, sequence=8192), snapshot, snapshot.devices) is None
+    assert searched == []
+    found = fewest(LLAMA3_8B, Workload(precision="autocast"), snapshot, snapshot.devices)
+    assert found is not None and searched == [len(found.devices)]
 
 
 def test_instances_are_in_no_set_of_several() -> None:

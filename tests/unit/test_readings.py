@@ -223,7 +223,7 @@ def test_a_table_whose_reading_does_not_end_is_read_within_bounds() -> None:
             read += 1
             yield first
 
-    with pytest.raises(DocumentError, match="at most 1024 are read"):
+    with pytest.raises(DocumentError, match="at most 256 are read"):
         from_document(next(documents(chain([HEAD.decode()], without_end()))))
     assert read < 1100
 

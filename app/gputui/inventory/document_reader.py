@@ -25,7 +25,9 @@ MOST_READING = 2 * MIB
 MOST_VALUES = 70_000
 """The most values of such a reading, of which 108 bytes each are kept at worst; 72 busy devices with all
 matrices have 35,000, and 5,000 processes 50,000."""
-MOST_DEVICES = 1024
+MOST_DEVICES = 256
+"""The most devices of a box: 16 GPUs with 7 instances each are 128. The cost of a plan grows with the square
+of their number: 256 with links of random kinds cost 1.5 s of CPU."""
 
 _WITHOUT_REFERENCES = 2
 """The version of marshal that writes equal values of equal types as the same bytes."""

@@ -13,15 +13,18 @@ from gputui.choosing.best import best
 from gputui.choosing.grouping import ALL_REDUCE, Grouping
 from gputui.inventory.device import GROUP_SIZES, Device
 from gputui.inventory.formatting import devices_text, size
-from gputui.inventory.light_dataclasses import frozen, replace
+from gputui.inventory.light_dataclasses import frozen
 from gputui.inventory.snapshot import Snapshot
 from gputui.planning.box import Box, box_of
 from gputui.planning.memory import needed
 from gputui.planning.model import Model
 from gputui.planning.serving import Serving
 from gputui.planning.serving_plan import serving_plan
-from gputui.planning.strategies import Strategy, strategies
+from gputui.planning.strategies import Strategy, for_any_program
 from gputui.planning.workload import Workload
+
+_NEVER = 1 << 62
+"""More bytes than any device has."""
 
 
 @frozen
@@ -78,7 +81,7 @@ def _of(
     count: int,
 ) -> Fewest | None:
     """The best set of `count` devices that have the memory; None where there is none."""
-    least = 0 if isinstance(workload, Serving) else _states(model, workload, count)
+    least = _least(model, workload, count)
     while True:
         # The search for the best set of many devices takes longest, so devices that cannot fit are left out.
         roomy = [device for device in known if (snapshot.memory_free(device) or 0) >= least]
@@ -104,23 +107,26 @@ def _served(model: Model, serving: Serving, box: Box) -> tuple[Strategy, int]:
         stages = row.strategy.pipeline_parallel
         if row.fits and all_used and (stages == (serving.pipeline or 1) or serving.of.layers):
             return row.strategy, int(serving.taken * box.memory_total) or row.bytes.total
-    return Strategy("serve", count), 1 << 62
+    return Strategy("serve", count), _NEVER
 
 
 def cheapest(model: Model, workload: Workload | Serving, box: Box) -> tuple[Strategy, int]:
     """The strategy on all devices of the box that needs the least of each, and its bytes."""
     if isinstance(workload, Serving):
         return _served(model, workload, box)
-    workload = workload.on(len(box))
-    able = [
-        each for each in strategies(model, box, workload) if each.devices == len(box) and each.any_program
-    ]
-    amounts = [needed(model, workload, each, box.fixed(each.devices)).total for each in able]
+    return _cheapest(model, workload, len(box), box.fixed(len(box)))
+
+
+def _cheapest(model: Model, workload: Workload, count: int, fixed: int) -> tuple[Strategy, int]:
+    workload, able = workload.on(count), for_any_program(count)
+    amounts = [needed(model, workload, each, fixed).total for each in able]
     least = min(range(len(able)), key=amounts.__getitem__)
     return able[least], amounts[least]
 
 
-def _states(model: Model, workload: Workload, count: int) -> int:
-    """The bytes of a device that every strategy needs: its share of weights, gradients and optimizer."""
-    strategy = Strategy("fsdp2" if count > 1 else "single", count)
-    return needed(model, replace(workload, weights_only=True), strategy).total
+def _least(model: Model, workload: Workload | Serving, count: int) -> int:
+    """The bytes that must be free on each of `count` devices, whichever they are; more than any device has
+    where no number of free bytes is enough."""
+    if isinstance(workload, Serving):
+        return 0 if workload.sizes(model, count) else _NEVER
+    return _cheapest(model, workload, count, 0)[1]

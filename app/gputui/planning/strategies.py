@@ -112,11 +112,6 @@ class Strategy:
         return self.kind != "pp"
 
     @property
-    def any_program(self) -> bool:
-        """Whether a file, or the launcher, applies it to any program without the host's memory."""
-        return self.sharing == 1 and self.kind != "dp" and not self.offloads
-
-    @property
     def shards(self) -> int:
         """The number of devices that FSDP2 divides everything over."""
         return self.devices // self.replicate
@@ -137,6 +132,12 @@ class Strategy:
         return self.kind not in ("single", "ddp", "dp")
 
 
+def for_any_program(count: int) -> list[Strategy]:
+    """The strategies that a file, or the launcher, applies to any program, without the host's memory."""
+    kinds: tuple[Kind, ...] = ("ddp", "zero1", "zero2", "zero3", "fsdp2") if count > 1 else ("single",)
+    return [Strategy(kind, count) for kind in kinds]
+
+
 def strategies(model: Model, box: Box, workload: Workload, grouping: Grouping = ALL_REDUCE) -> list[Strategy]:
     """The strategies that make sense for these devices and this grouping, the simpler ones first.
 
@@ -145,11 +146,12 @@ def strategies(model: Model, box: Box, workload: Workload, grouping: Grouping = 
     from `LONG` tokens. Nothing is offloaded from a device whose memory is the host's.
     """
     count = len(box)
-    offloads = () if box.unified else ("zero2-offload", "zero3-offload")
-    several = ("ddp", "zero1", "zero2", "zero3", "fsdp2") if count > 1 else ()
+    offloads: tuple[Kind, ...] = () if box.unified else ("zero2-offload", "zero3-offload")
+    found = [Strategy("single", 1)]
     if count > 1 and box.nodes == 1:
-        several = ("dp", *several)
-    found = [Strategy("single", 1), *(Strategy(kind, count) for kind in (*several, *offloads))]
+        found.append(Strategy("dp", count))
+    found += for_any_program(count) if count > 1 else ()
+    found += [Strategy(kind, count) for kind in offloads]
     if box.nodes > 1 and box.local > 1:
         found.append(Strategy("fsdp2", count, replicate=box.nodes))
     groups = tensor_parallel_sizes(model, box)

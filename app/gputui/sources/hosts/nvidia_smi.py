@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from gputui.inventory.device import Device
+from gputui.inventory.document_reader import MOST_DEVICES
 from gputui.inventory.formatting import MIB
 from gputui.inventory.snapshot import Host, Snapshot
 
@@ -15,7 +16,6 @@ QUERY = (
 VIEW_ONLY = (
     "no Python 3.10 or newer there: shown by nvidia-smi, without processes; nothing can be started there"
 )
-MOST_LINES = 1024
 
 
 def snapshot_of(lines: list[str], alias: str, now: float) -> Snapshot:
@@ -23,8 +23,8 @@ def snapshot_of(lines: list[str], alias: str, now: float) -> Snapshot:
 
     The owners of its processes are not known, so none of its devices counts as free.
     """
-    if len(lines) > MOST_LINES:
-        raise ValueError(f"more than {MOST_LINES} lines of nvidia-smi")
+    if len(lines) > MOST_DEVICES:
+        raise ValueError(f"{len(lines)} devices, at most {MOST_DEVICES} are read")
     rows = [[cell.strip() for cell in line.split(",")] for line in lines]
     if any(len(row) != QUERY.count(",") + 1 for row in rows):
         raise ValueError("nvidia-smi printed unexpected output")
