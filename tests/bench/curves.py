@@ -60,7 +60,6 @@ def _box(devices: int, pids: list[int]) -> Box:
         tasks=tasks,
         nics=(),
         nic_links=(),
-        fabrics=None,
     )
 
 

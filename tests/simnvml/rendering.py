@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 from gputui.inventory.device import COMPUTE_MODES, Device
 from gputui.inventory.formatting import MIB
-from gputui.inventory.link import PEER_WORDS, SELF, direct_links
+from gputui.inventory.link import PEER_WORDS, SELF, connected_components, direct_links
 from gputui.inventory.process import Process
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.topology import Locality, ranges
@@ -220,8 +221,13 @@ def _switch(box: Box | None, device: Device) -> str | None:
     """The bus id of the switches that the device's NVLinks go to, None where they go from GPU to GPU."""
     if box is None or not box.switched:
         return None
-    fabric = box.fabrics[device.index] if box.fabrics else 0
-    return f"00000000:FE:{fabric:02X}.0"
+    return f"00000000:FE:{_fabrics(box)[device.index]:02X}.0"
+
+
+@lru_cache(maxsize=4)
+def _fabrics(box: Box) -> tuple[int, ...]:
+    """The group of each GPU, as a number: NVLinks join the GPUs of a group, directly or through others."""
+    return connected_components(len(box.gpus), lambda i, j: direct_links(box.links[i][j]) > 0)
 
 
 def _level(snapshot: Snapshot, one: Device, other: Device) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import cached_property, reduce
 from itertools import combinations
 from operator import or_
-from typing import TypeVar
 
 from gputui.choosing.links import on_one_node
 from gputui.choosing.speed import memory_tiers, slowness_weights
@@ -16,7 +15,6 @@ from gputui.inventory.light_dataclasses import dataclass
 from gputui.inventory.link import connected_components, direct_links, strength, worth
 from gputui.inventory.snapshot import Snapshot
 
-T = TypeVar("T")
 Facts = tuple[int, int, int, int, int, int, int]
 
 _NO_PEER_ACCESS = 1000
@@ -70,21 +68,7 @@ class PairScores:
 
     def subset(self, places: Sequence[int]) -> PairScores:
         """The scores of the devices at these places only."""
-
-        def among(table: Sequence[T]) -> tuple[T, ...]:
-            return tuple(table[i] for i in places)
-
-        return PairScores(
-            snapshot=self.snapshot,
-            devices=among(self.devices),
-            rank=among([among(row) for row in self.rank]),
-            score=among([among(row) for row in self.score]),
-            numa=among(self.numa),
-            free_gib=among(self.free_gib),
-            display=among(self.display),
-            memory_tier=among(self.memory_tier),
-            slowness_weight=among(self.slowness_weight),
-        )
+        return PairScores.of(self.snapshot, [self.devices[i] for i in places])
 
     def __len__(self) -> int:
         return len(self.devices)

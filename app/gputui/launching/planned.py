@@ -26,10 +26,9 @@ from gputui.system.trust import who_can_change
 
 
 class FilesDifferError(Exception):
-    """Files of the same names with other contents exist. `paths` are those files."""
+    """Files of the same names with other contents exist."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self.paths = tuple(paths)
         super().__init__(f"{', '.join(map(str, paths))}: already there with other contents")
 
 

@@ -5,7 +5,7 @@ Its links, affinities and network devices are those of the text; its GPUs are id
 
 from __future__ import annotations
 
-from gputui.inventory.link import connected_components, direct_links
+from gputui.inventory.link import direct_links
 from gputui.inventory.matrix_text import Printed
 from gputui.sources.simulated.spec import Box, Gpu
 
@@ -47,13 +47,6 @@ def box_of(printed: Printed, name: str) -> Box:
         links=printed.links,
         switched=switched,
         peers=None,
-        fabrics=_fabrics(printed) if switched else None,
         nics=printed.nics,
         nic_links=printed.nic_links,
     )
-
-
-def _fabrics(printed: Printed) -> tuple[int, ...]:
-    """Return the group of each GPU, as a number: NVLinks join the GPUs of a group, directly
-    or through others."""
-    return connected_components(len(printed.gpus), lambda i, j: direct_links(printed.links[i][j]) > 0)

@@ -178,7 +178,6 @@ class Box:
     uuid_digits  the number of digits in a UUID, behind `uuid_prefix`, where a UUID has no groups
     weights      the distance over the link of each pair in the kernel's measure, where the kernel has one
     switched     whether all its NVLinks go to NVSwitches, and none from GPU to GPU
-    fabrics      the group of each GPU, as a number: GPUs of one group share switches; None: all do
     pcie         the PCIe class of every pair; None: that of `links`, and for two GPUs that NVLinks join, NODE
                  on one NUMA node, else SYS
     peers        peer access over PCIe: whether GPUs read each other's memory where no NVLink joins them;
@@ -203,7 +202,6 @@ class Box:
     uuid_prefix: str = "GPU-"
     weights: NumberMatrix = ()
     switched: bool = False
-    fabrics: tuple[int, ...] | None = None
     pcie: LinkMatrix | None = None
     peers: bool | None = True
     ram: int | None = None
