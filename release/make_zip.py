@@ -141,7 +141,9 @@ with zipfile.ZipFile(sys.argv[0]) as archive:
 before = os.umask(0o077)
 place.parent.mkdir(parents=True, exist_ok=True)
 os.umask(before)
-reason = trust.who_can_change(str(place))
+# shiv makes other files beside that folder, whose names everybody knows, too.
+reasons = [trust.who_can_change(str(each)) for each in (place.parent, place, place / "site-packages")]
+reason = next(filter(None, reasons), None)
 if reason is not None:
     sys.exit(f"gputui: {reason}: what is unpacked there is not used; set SHIV_ROOT to a folder of your own")
 unpack = _bootstrap.extract_site_packages

@@ -78,14 +78,19 @@ def test_it_starts_and_unpacks_itself_below_the_users_cache(
     assert (unpacked / "site-packages" / "gputui" / "jobs" / "supervise.py").exists()
 
 
-@pytest.mark.parametrize("place", ["home", "cache", "unpacked"])
+@pytest.mark.parametrize("place", ["home", "cache", "unpacked", "packages"])
 def test_what_others_could_have_unpacked_there_is_named_and_not_run(
     start: Callable[..., Started], tmp_path: Path, place: str
 ) -> None:
     assert start("pick", "-n", "1", root=False).returncode == 0
     home = tmp_path / "home"
     (unpacked,) = (home / ".cache" / "gputui").glob("gputui.pyz_*")
-    changed = {"home": home, "cache": unpacked.parent, "unpacked": unpacked}[place]
+    changed = {
+        "home": home,
+        "cache": unpacked.parent,
+        "unpacked": unpacked,
+        "packages": unpacked / "site-packages",
+    }[place]
     changed.chmod(0o777)
     done = start("pick", "-n", "1", root=False)
     assert done.returncode == 1 and done.stdout == "" and repr(str(changed)) in done.stderr

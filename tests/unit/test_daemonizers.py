@@ -69,7 +69,9 @@ def test_what_a_shell_starts_counts_too(tmp_path: Path, script: str, found: str 
 SCREEN = ("screen", "-dmS", "x", "python", "train.py")
 
 
-def test_it_is_refused_wherever_devices_would_be_claimed(box: Box) -> None:
+def test_it_is_refused_wherever_devices_would_be_claimed(box: Box, tmp_path: Path) -> None:
+    (tmp_path / "screen").touch(0o755)
+    there = f"{tmp_path}:{os.defpath}"
     for call in (
         ("run", "-n", "1"),
         ("run", "-n", "1", "--dry-run"),
@@ -77,7 +79,7 @@ def test_it_is_refused_wherever_devices_would_be_claimed(box: Box) -> None:
         ("run", "-n", "1", "--wait", "--detach"),
         ("compare", "-n", "1", "--vary", "env:X=1,2"),
     ):
-        status, out, said = box.call(*call, "--", *SCREEN)
+        status, out, said = box.call(*call, "--", *SCREEN, PATH=there)
         assert (status, out) == (2, "") and "--detach" in said and "--force" in said
         assert box.claimed() == []
     for call in (

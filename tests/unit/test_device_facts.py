@@ -15,7 +15,7 @@ from gputui.inventory.snapshot import HostLoad
 from gputui.inventory.telemetry import Telemetry
 from gputui.inventory.xid import MEANINGS
 from gputui.tui.app_state import AppState
-from gputui.tui.views.device import device_facts, device_panel
+from gputui.tui.views.device import device_facts, device_head, device_panel
 from gputui.tui.views.text import width_of
 from table_tests import each_row
 from unit.builders import GIB, NOW, box, busy, gpu, instance, job
@@ -132,7 +132,8 @@ def test_an_instance_has_what_the_driver_tells_of_it_and_names_its_gpu_for_the_r
     part = instance(gpu_0, 1)
     assert [group.name for group in fact_groups(part, NOW)] == ["Load", "Memory"]
     for width in (60, 130):
-        lines = device_facts(AppState({}).with_snapshot(box(gpu_0, part)), part, width)
+        state = AppState({}).with_snapshot(box(gpu_0, part))
+        lines = [*device_head(state, part, width), *device_facts(state, part, width)]
         text = " ".join(piece for line in lines for piece, _ in line)
         assert "GPU 0:1" in text and "those of GPU 0" in " ".join(text.split())
 
@@ -199,7 +200,7 @@ def test_the_head_says_who_it_is_and_its_state_in_full(own: bool) -> None:
     job = Job(id="m6u5", name="sft", state="running", devices=(JobDevice(0, device.key, None),))
     app_state = AppState({}).with_snapshot(replace(box(device), jobs=(job,) if own else ()))
     app_state, _ = app_state.toggle(device)
-    text = "\n".join("".join(piece for piece, _ in line) for line in device_facts(app_state, device, 130))
+    text = "\n".join("".join(piece for piece, _ in line) for line in device_head(app_state, device, 130))
     for words in (device.uuid, "PCI 10:00.0", "NUMA node 0", "compute capability 9.0", "selected: cuda:0"):
         assert words in text
     if own:

@@ -295,7 +295,7 @@ def test_the_best_two_tiles_are_those_of_one_card() -> None:
 
 def test_links_are_called_what_they_are(call: Call) -> None:
     """The names on screens and in reasons: MDF joins tiles, Xe links join cards, and there is no NVLink."""
-    assert "by MDF" in call("pick", "--demo", "intel", "-n", "2", "--why").err
+    assert "MDF between" in call("pick", "--demo", "intel", "-n", "2", "--why").err
     assert "by Xe Link" in call("pick", "--demo", "intel", "-n", "3", "--why").err
     tree = call("topo", "--tree", "--demo", "intel").out
     assert "NVLink" not in tree and {line.split("  ")[0] for line in tree.splitlines()[-3:]} == {

@@ -98,6 +98,22 @@ def test_one_that_hangs_is_killed_with_what_it_started_and_nobody_waits_for_it(
     gone(*hung)
 
 
+@pytest.mark.parametrize("path", ["{folder}:{path}", ".:{path}"], ids=["named", "relative"])
+def test_a_program_that_another_user_could_have_put_into_the_path_is_not_run(
+    desk: Desk, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = notifies(desk, "told < /dev/null")
+    settings = Path(desk.environ["XDG_CONFIG_HOME"]) / "gputui/config.toml"
+    settings.write_text('[wait]\nnotify = ["notify-me"]\n')
+    (desk.folder / "shared").mkdir(0o777)
+    (desk.folder / "shared").chmod(0o777)
+    (desk.folder / "notify-me").rename(desk.folder / "shared" / "notify-me")
+    monkeypatch.chdir(desk.folder / "shared")
+    desk.environ["PATH"] = path.format(folder=desk.folder / "shared", path=desk.environ["PATH"])
+    job = ended(desk.sh("exit 0"))
+    assert not (job.folder / "notify").exists() and not told.exists()
+
+
 def test_one_that_is_not_there_changes_nothing(desk: Desk) -> None:
     notifies(desk, "")
     (desk.folder / "notify-me").unlink()

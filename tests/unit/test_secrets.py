@@ -498,12 +498,12 @@ def test_a_ticket_has_no_variable_and_no_argument_of_the_command(box: Box) -> No
         "1",
         "--",
         f"HF_TOKEN={SECRET}",
-        "python",
-        "t.py",
+        "sh",
+        "t.sh",
     )
     waiting = box.start(*words, SECRET)
     until(lambda: waiters(box.environ))
-    assert [each.command for each in waiters(box.environ)] == ["python t.py"]
+    assert [each.command for each in waiters(box.environ)] == ["sh t.sh"]
     assert SECRET.encode() not in shared(box)
     waiting.kill()
     assert SECRET.encode() not in shared(box)

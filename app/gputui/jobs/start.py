@@ -40,6 +40,7 @@ from gputui.launching.start import StartError, cannot_start
 from gputui.requesting.launch_request import LaunchRequest, jobs_of
 from gputui.system.environment import Environ
 from gputui.system.files import create_private
+from gputui.system.trust import program
 from gputui.system.users import own_name
 
 if TYPE_CHECKING:
@@ -189,10 +190,8 @@ def _notify_words(own: Settings, environ: Environ) -> tuple[str, ...]:
     words = own.notify
     if not words or any("\0" in word for word in words):
         return ()
-    import shutil
-
-    program = shutil.which(words[0], path=environ.get("PATH"))
-    return (str(Path(program).absolute()), *words[1:]) if program else ()
+    place = program(words[0], environ.get("PATH"))
+    return (str(Path(place).absolute()), *words[1:]) if place else ()
 
 
 def _look(own: Settings, launch: Launch, job: Job) -> tuple[str, tuple[str, ...]]:

@@ -206,7 +206,8 @@ def write(prepared: Prepared, over: Collection[Path] = ()) -> tuple[Path, ...]:
     NotPrivateError where other users could change what the command will read; OSError.
     """
     for path in prepared.texts:
-        if reason := who_can_change(str(path)):
+        # A group that shares a project can also change the program that the command starts.
+        if reason := who_can_change(str(path), groups=False):
             raise NotPrivateError(reason)
     lost = [path for path in differing(prepared) if path not in over]
     if lost:

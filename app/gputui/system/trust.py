@@ -19,10 +19,11 @@ ACCESS_LIST = "system.posix_acl_access"
 _USERS = "/etc/passwd"
 
 
-def who_can_change(path: str) -> str | None:
+def who_can_change(path: str, groups: bool = True) -> str | None:
     """Return how other users can change the file at a path, None where they cannot; a missing file is safe.
 
     A folder on the way may be one in which everybody can write but can remove only their own files (/tmp).
+    Without `groups`, those who have write access as members of a group do not count.
     """
     if not path.startswith("/"):
         path = f"{os.getcwd()}/{path}"  # noqa: PTH109
@@ -42,7 +43,7 @@ def who_can_change(path: str) -> str | None:
             return None
         except OSError as error:
             return f"{error.strerror}: {here!r}"
-        reason = how_changed(facts, here, bool(ahead))
+        reason = how_changed(facts, here, bool(ahead), groups)
         if reason is not None:
             return f"{reason} {here!r}"
         if target is None:
@@ -72,7 +73,9 @@ def program(name: str, path: str | None) -> str | None:
     return next((place for place in found if place and who_can_change(place) is None), None)
 
 
-def how_changed(facts: os.stat_result, place: str | int, above: bool = False) -> str | None:
+def how_changed(
+    facts: os.stat_result, place: str | int, above: bool = False, groups: bool = True
+) -> str | None:
     """Return the same for a single file or folder, by its path or descriptor, which the caller adds to the
     sentence.
 
@@ -85,7 +88,7 @@ def how_changed(facts: os.stat_result, place: str | int, above: bool = False) ->
         return None
     if mode & stat.S_IWOTH:
         return "other users can write to"
-    if mode & stat.S_IWGRP and not _is_alone_in_group(facts, place):
+    if groups and mode & stat.S_IWGRP and not _is_alone_in_group(facts, place):
         return "a group can write to"
     return None
 
