@@ -89,7 +89,7 @@ def environment(
 def ended_with(start: Start, environment: dict[str, str], script: str, file: Path) -> list[str]:
     """Start the script and leave the screen once it is complete; return the list that the script wrote."""
     terminal = start(argv=[sys.executable, "-c", script, str(file)], environment=environment)
-    terminal.until("your jobs" if script is HELD_UP else "○ free")
+    terminal.until("jobs and queue" if script is HELD_UP else "○ free")
     terminal.send("q")
     assert terminal.end() == 0
     found = json.loads(file.read_text())

@@ -372,8 +372,7 @@ def hints(s: Session) -> str:
 
 
 def asked(question: ConfirmScreen) -> str:
-    """The first line of a question."""
-    return str(question.query(Static).first().render())
+    return str(question.query_one(".question", Static).render())
 
 
 async def test_enter_twice_runs_on_the_best_free_device(environ: dict[str, str]) -> None:

@@ -274,7 +274,9 @@ class LaunchController:
                 self._withdraw(offered)
 
         reasons = self._reasons_of(offered, why)
-        self._view.open(ConfirmScreen(self._view, f"{does} {where}?", reasons, "run"), answered)
+        self._view.open(
+            ConfirmScreen(self._view, f"{does} {where}?", reasons, "run", line=offered.launch.line), answered
+        )
 
     def _offered(self) -> tuple[AppState, str | None, str]:
         """The app state with the devices that the command asks for, or with the best free one; why these, or
@@ -299,7 +301,8 @@ class LaunchController:
         from gputui.tui.screens.confirm import ConfirmScreen
 
         others: tuple[Answer, ...] = ("detach", "return") if mode == "become" else ()
-        return ConfirmScreen(self._view, question, reasons, "run", _YES.get(mode, "yes"), others)
+        line, yes = self._app_state.launch.line, _YES.get(mode, "yes")
+        return ConfirmScreen(self._view, question, reasons, "run", yes, others, line=line)
 
     def _withdraw(self, offered: AppState) -> None:
         """Clear the selection that was offered, unless it has changed."""
@@ -390,7 +393,7 @@ class LaunchController:
 
         if not reasons:
             return self._offer(pending.mode, pending.offer)
-        ask = partial(ConfirmScreen, self._view, warns=True)
+        ask = partial(ConfirmScreen, self._view, warns=True, line=(instead or self._app_state).launch.line)
         # (Waiting does not help where no claim can be made.)
         wait = self._wait_question() if pending.queue is not None or self._not_free(pending) else None
         if instead is not None:

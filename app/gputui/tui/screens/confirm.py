@@ -30,7 +30,7 @@ _UNREAD = 0.5
 
 
 class ConfirmScreen(ModalScreen[Answer]):
-    """`reasons` are the facts that the answer depends on, a line each; `offers` are the answers beside yes
+    """A question about a launch begins with its whole `line`. `reasons` are the facts that the answer depends on, a line each; `offers` are the answers beside yes
     and no. Enter is yes: `yes` is the answer, named `words`; None where the question has none. With `warns`,
     the reasons must be read first."""
 
@@ -55,9 +55,11 @@ class ConfirmScreen(ModalScreen[Answer]):
         words: str = "yes",
         offers: Sequence[Answer] = (),
         warns: bool = False,
+        line: str = "",
     ) -> None:
         super().__init__(classes="dialog tells-notes")
         self._view, self._question, self.reasons, self._warns = view, question, reasons, warns
+        self._line = line
         self._yes, self._offers = yes, (*offers, "back")
         keys = [keys for each, keys in _KEYS.items() if each in self._offers]
         # The first one stays longest where the room is short: never the one that starts anyway.
@@ -66,6 +68,8 @@ class ConfirmScreen(ModalScreen[Answer]):
 
     def compose(self) -> ComposeResult:
         with Vertical():
+            if self._line:
+                yield Static(f"$ {self._line}", markup=False)
             yield Static(self._question, markup=False, classes="question")
             for line in self.reasons:
                 yield Static(line, markup=False)

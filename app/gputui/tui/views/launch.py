@@ -52,7 +52,7 @@ def launch(
     always as many lines, so that a selection moves nothing.
 
     page    whether it is drawn on the launch page, which has all of it and so names no key for more
-    asking  whether a question above it tells the warnings: their lines are then blank
+    asking  whether a question over it has the launch line and the warnings: the lines are then blank
     """
     name, keymap, decided = _title(app_state), app_state.screen.keymap, app_state.selection.decided
     edit, copy, key, run, job, back = (
@@ -79,7 +79,9 @@ def launch(
         elif width >= _NARROW:
             more = f" … ({copy} copies all)"
         lines = _ending(lines[:lines_of_it], more, width)
-    lines += [((" ", ""),)] * len(warnings) if asking else warnings
+    if asking:
+        return _in_room([title(name, width)], [], room, page)
+    lines += warnings
     more = " …" if page else f" … ({key} shows all)"
     remarks = _remarks(app_state.launch.remarks, width, max(0, room.lines - len(lines)), more)
     if app_state.launch.remarks and not remarks and not page and not tail:
