@@ -176,6 +176,16 @@ def test_without_a_command_it_is_the_python_of_the_path(tmp_path: Path, path: di
     assert found({"PATH": str(tmp_path / "other")}) == "python3"
 
 
+def test_a_python_of_the_folder_where_gputui_is_started_is_passed_over(
+    path: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody may have put it into a shared folder."""
+    program(tmp_path / "shared", "python")
+    monkeypatch.chdir(tmp_path / "shared")
+    for first in (".", ""):
+        assert found({"PATH": f"{first}:{path['PATH']}"}) == str(tmp_path / "bin" / "python")
+
+
 def test_no_interpreter_at_all_is_an_error_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(InterpreterError, match="no python on PATH; name one with --python"):
         interpreter((), {"PATH": str(tmp_path)})

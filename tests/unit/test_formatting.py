@@ -143,6 +143,8 @@ def test_the_program_of_a_command_line(command: str, shown: str) -> None:
         ("a pile of marks", "a" + "\u0301" * 5 + "b", "a\u0301\u0301\u0301··b"),
         ("marks on no letter", "\u0338\u0489free", "··free"),
         ("a pile of Korean vowels", "\u1100\u1161\u1161\u1161\u1161", "\u1100\u1161\u1161\u1161·"),
+        ("fillers that nobody sees", "a\u3164\uffa0\u115fb", "a···b"),
+        ("a skin tone, two cells wide in a terminal", "a\U0001f3fbb", "a·b"),
         ("marks on a line's end", "a\n\u0301", "a \u0301"),
     ],
 )

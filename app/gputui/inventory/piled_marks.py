@@ -1,4 +1,5 @@
-"""Finds combining marks that are drawn over the text around them: many on one letter, or one on no letter."""
+"""Finds characters that are drawn over the text around them: many combining marks on one letter, or one on no
+letter; and those that terminals draw wider than Unicode's tables say."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ from unicodedata import category
 
 _MOST = 3
 """The most marks on one letter, as in Hebrew and Tibetan."""
+_WIDER = frozenset("\u115f\u3164\uffa0") | {chr(tone) for tone in range(0x1F3FB, 0x1F400)}
+"""Korean fillers, which nobody sees, and skin tones: no cell by the tables, one or two in terminals."""
 
 
 class PiledMarks:
@@ -19,7 +22,9 @@ class PiledMarks:
         self._marks = _MOST
 
     def fits(self, character: str) -> bool:
-        """Whether the next character is no such mark."""
+        """Whether the next character is no such one."""
+        if character in _WIDER:
+            return False
         self._marks = self._marks + 1 if _is_mark(character) else 0
         return self._marks <= _MOST
 

@@ -93,10 +93,16 @@ def interpreter(
 
 
 def _of_path(path: str | None, doubt: str | None) -> Interpreter:
+    """Return the Python of the PATH, whose relative folders are passed over: nobody has named what is in the
+    current one. Raises InterpreterError."""
+    folders = (os.defpath if path is None else path).split(os.pathsep)
+    absolute = os.pathsep.join(folder for folder in folders if folder.startswith("/"))
     for name in ("python", "python3"):
-        if shutil.which(name, path=path):
+        found = absolute and shutil.which(name, path=absolute)
+        if found:
+            named = name if shutil.which(name, path=path) == found else found
             taken = f"; using the {name} on PATH (--python names another)" if doubt else ""
-            return Interpreter((name,), f"{doubt}{taken}" if doubt else None)
+            return Interpreter((named,), f"{doubt}{taken}" if doubt else None)
     raise InterpreterError("no python on PATH; name one with --python")
 
 

@@ -30,9 +30,9 @@ _UNREAD = 0.5
 
 
 class ConfirmScreen(ModalScreen[Answer]):
-    """A question about a launch begins with its whole `line`. `reasons` are the facts that the answer depends on, a line each; `offers` are the answers beside yes
-    and no. Enter is yes: `yes` is the answer, named `words`; None where the question has none. With `warns`,
-    the reasons must be read first."""
+    """A question about a launch begins with its whole `line`. `reasons` are the facts that the answer depends
+    on, a line each; `offers` are the answers beside yes and no. Enter is yes: `yes` is the answer, named
+    `words`; None where the question has none. With `warns`, the reasons must be read first."""
 
     CSS_PATH = "dialog.tcss"
     BINDINGS = [

@@ -123,7 +123,7 @@ def _warnings(warnings: Sequence[str], width: int, room: int, taken: int, key: s
     sign = ("  ! ", "warn")
     rows = [(sign, (warning, "warn")) for warning in warnings]
     lines: list[Line] = [line for row in rows for line in hanging(((" ", ""), *row), width)]
-    if len(lines) >= room or len(lines) > max(room // 2, len(rows), room - taken):
+    if len(lines) >= room or len(lines) > max(room // 2, room - taken):
         lines = flow(rows, width)
     if len(lines) < room:
         return lines
