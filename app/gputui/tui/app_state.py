@@ -17,8 +17,8 @@ from gputui.choosing.rules import DEFAULT_RULES, Rules
 from gputui.choosing.selection import Selection
 from gputui.choosing.speed import unlike
 from gputui.choosing.state_times import Watch, with_cooling
-from gputui.choosing.verdict import Verdicts, verdicts, with_idle
-from gputui.choosing.verdict_text import in_use_by, reason, refusal, state_and_brief
+from gputui.choosing.verdict import Verdict, Verdicts, verdicts, with_idle
+from gputui.choosing.verdict_text import in_use_by, reason, refusals, state_and_brief
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import Seen, devices_text, gpus, printable, short_name
 from gputui.inventory.light_dataclasses import dataclass, field, frozen, replace
@@ -582,21 +582,14 @@ class AppState:
         return replace(app_state, suggestion=suggestion), f"GPU {labels}: {suggestion.reason}"
 
     def _shortage(self, count: int, picked: PickResult) -> str:
-        from gputui.choosing.pick import OtherVendor, OutsideGroup, SingleInstance
-
-        there = len(picked.devices)
-        grouped = [why for _, why in picked.refused if isinstance(why, OutsideGroup)]
-        if grouped:
-            return f"{len(grouped)} GPUs are {refusal(grouped[0], 0.0)}"
-        instances = any(isinstance(why, SingleInstance) for _, why in picked.refused)
-        if not there and not instances:
+        # Those that are free, and that this request cannot have.
+        lacking = tuple(each for each in picked.refused if not isinstance(each[1], Verdict))
+        free = len(picked.devices) + len(lacking)
+        if not free:
             return "no GPU is free"
         given = " in this session" if self.limits else ""
-        whole = "; a process uses one MIG instance only" if instances else ""
-        others = any(isinstance(why, OtherVendor) for _, why in picked.refused)
-        one = "; a command can use only one vendor's" if others else ""
-        free = f"{there or 'no'} GPU{' is' if there == 1 else 's are'} free{given}"
-        return f"{free}, {count} asked for{whole}{one}"
+        text = f"{free} GPU{' is' if free == 1 else 's are'} free{given}, {count} asked for"
+        return f"{text}; {refusals(lacking, self.box)}" if lacking else text
 
     # Selecting what the command says
 

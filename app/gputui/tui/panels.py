@@ -13,7 +13,7 @@ from gputui.inventory.light_dataclasses import frozen
 from gputui.tui.app_state import AppState
 from gputui.tui.layout import WIDE, Part, Size, side_width
 from gputui.tui.process_rows import groups
-from gputui.tui.views.device import device_panel, facts_of_device
+from gputui.tui.views.device import device_panel
 from gputui.tui.views.matrix import Layout, alike, heading_height, legend, links_panel, matrix_rows
 from gputui.tui.views.processes import (
     devices_to_come,
@@ -22,9 +22,6 @@ from gputui.tui.views.processes import (
 )
 from gputui.tui.views.text import Line
 from gputui.tui.views.timelines import charted, charts_key, timelines_pane
-
-Facts = Callable[[AppState], object]
-"""All values that the lines of a panel of any size depend on."""
 
 NOTHING = Size(0, 0)
 """The size of a panel that has no content and is not shown."""
@@ -71,10 +68,6 @@ class Panel:
     spare: bool = False
     narrow: bool = True
     action: str | Callable[[AppState], str] = ""
-
-
-def _of_any_size(facts: Facts) -> Callable[[AppState, int, int], object]:
-    return lambda app_state, width, height: app_state.once(facts)
 
 
 def _size_of_processes(app_state: AppState, width: int) -> Size:
@@ -124,18 +117,6 @@ def _size_of_links(app_state: AppState, width: int) -> Size:
     return Size(lines, lines + len(legend(app_state.box.links, side - 1)))
 
 
-def _facts_of_links(app_state: AppState) -> object:
-    states = [verdict.state for verdict in app_state.verdicts.values()]
-    order = [device.key for device in app_state.rows]
-    return (
-        (app_state.box.links, app_state.box.topology),
-        app_state.selection,
-        app_state.cursor,
-        states,
-        order,
-    )
-
-
 PANELS: tuple[Panel, ...] = (
     # In the order in which they get room and, first those that grow, stand in their column.
     Panel(
@@ -163,7 +144,6 @@ PANELS: tuple[Panel, ...] = (
         "GPU at cursor",
         device_panel,
         _size_of_device,
-        _of_any_size(facts_of_device),
         grows=True,
         spare=True,
         narrow=False,
@@ -181,7 +161,6 @@ PANELS: tuple[Panel, ...] = (
         "Links",
         links_panel,
         _size_of_links,
-        _of_any_size(_facts_of_links),
         narrow=False,
         action="topology",
     ),

@@ -195,7 +195,6 @@ class JobsScreen(JobsPage):
         self._stored, self._kept = Stored(), store.Kept()
         self._experiments: dict[str, Experiment] = {}
         """By the id of the job in their row."""
-        """The lines of the results above those that are shown."""
         self._outcomes: tuple[Experiment, ...] = ()
         self._read: object = None
         """From what the outcomes were read."""

@@ -42,14 +42,6 @@ def device_facts(app_state: AppState, device: Device, width: int) -> list[Line]:
 # The panel beside the table
 
 
-def facts_of_device(app_state: AppState) -> object:
-    """Everything that the panel depends on."""
-    device = app_state.current
-    if device is None:
-        return None
-    return device.key, _state(app_state, device), app_state.once(_panel_groups), _notes(app_state, device)
-
-
 def device_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     """A rule with the device at the cursor, its state, and as many groups of facts as have room, at least the
     first one."""
@@ -62,7 +54,7 @@ def device_panel(app_state: AppState, width: int, height: int) -> list[Line]:
     sign, _, look = state_of(app_state, device)
     first, *more = wrap("; ".join((_state(app_state, device), *_notes(app_state, device))), width - 4)
     lines += [((f" {sign} {first}", look),), clip(((f"   {' '.join(more)}", look),), width - 1)]
-    for group in app_state.once(_panel_groups):
+    for group in _groups(app_state, device):
         # Each fact in one line, so that no other one moves when its text gets longer.
         facts = [clip(((" ", ""), *line), width) for line in _group(group, width - 3, whole=False)]
         if len(lines) > 3 and len(lines) + len(facts) > height:
@@ -74,11 +66,6 @@ def device_panel(app_state: AppState, width: int, height: int) -> list[Line]:
 def _groups(app_state: AppState, device: Device) -> tuple[Group, ...]:
     snapshot, names = app_state.box, vendor_named(device.vendor).fact_names(device)
     return fact_groups(snapshot.with_memory(device), snapshot.time, names)
-
-
-def _panel_groups(app_state: AppState) -> tuple[Group, ...]:
-    assert app_state.current is not None
-    return _groups(app_state, app_state.current)
 
 
 _WITH_OWN_JOB = {"busy": "busy with", "claimed": "claimed by"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gputui.choosing.verdict import GLYPHS, UsedBy
@@ -49,22 +49,15 @@ class Table(NamedTuple):
     needs: Want = Want.PROCESSES | Want.OWNERS
 
 
-def table(
-    app_state: AppState,
-    width: int,
-    height: int,
-    top: int = 0,
-    drawn: Callable[[AppState, Device, Columns, int], Line] | None = None,
-) -> Table:
-    """The table in `height` lines, starting at row `top`; `drawn` makes a row, as `row` does."""
+def table(app_state: AppState, width: int, height: int, top: int = 0) -> Table:
+    """The table in `height` lines, starting at row `top`."""
     rows = app_state.rows
     if not rows:
         return Table(nothing(app_state, width))
     columns = columns_of(app_state, width)
     shown = rows[top : top + max(1, height - 1)]
-    make = drawn or row
     lines = [heading(app_state, columns, width, top, len(rows) - top - len(shown))]
-    lines += [make(app_state, device, columns, width) for device in shown]
+    lines += [row(app_state, device, columns, width) for device in shown]
     lit = next((n for n, device in enumerate(shown, 1) if device.key == app_state.cursor), None)
     return Table(lines, tuple(device.key for device in shown), lit, columns.needs)
 
@@ -176,18 +169,6 @@ def why_no_rows(app_state: AppState) -> str:
     selected = _hidden_and_selected(app_state)
     also = f", {selected} selected" if selected else ""
     return f"no GPU matches the filter “{_short_filter(app_state)}” ({hidden} hidden{also})"
-
-
-def facts_shown(app_state: AppState, device: Device) -> object:
-    """Everything that a row depends on apart from its columns: equal facts give equal rows."""
-    return (
-        device,
-        app_state.box.memory(device),
-        app_state.once(_states)[device.key],
-        app_state.selection.rank(device.key),
-        device.key == app_state.cursor,
-        app_state.limits is None or device.key in app_state.limits.keys,
-    )
 
 
 def row(app_state: AppState, device: Device, columns: Columns, width: int) -> Line:

@@ -6,11 +6,9 @@ from collections.abc import Callable
 
 from textual import events
 
-from gputui.inventory.device import Device
 from gputui.sources.source import Want
 from gputui.tui.app_state import AppState
-from gputui.tui.views.columns import Columns
-from gputui.tui.views.table import facts_shown, row, table
+from gputui.tui.views.table import table
 from gputui.tui.views.text import Line
 from gputui.tui.widgets.lines import Lines
 
@@ -29,7 +27,6 @@ class DeviceTable(Lines):
         """The facts that a source has to read for the displayed columns."""
         self._top = 0
         self._followed: object = None
-        self._drawn: dict[str, tuple[object, Line]] = {}
 
     @property
     def in_view(self) -> tuple[str, ...]:
@@ -42,7 +39,7 @@ class DeviceTable(Lines):
 
     def _rows(self, app_state: AppState, width: int, height: int) -> list[Line]:
         self._scroll(app_state, max(1, height - 1))
-        found = table(app_state, width, height, self._top, self._row)
+        found = table(app_state, width, height, self._top)
         self._keys, self.lit, self.needs = found.keys, found.lit, found.needs
         return found.lines
 
@@ -55,14 +52,6 @@ class DeviceTable(Lines):
             place = next((i for i, device in enumerate(rows) if device.key == app_state.cursor), self._top)
             self._top = min(max(self._top, place - room + 1), place)
         self._top = max(0, min(self._top, len(rows) - room))
-
-    def _row(self, app_state: AppState, device: Device, columns: Columns, width: int) -> Line:
-        """The device's row, from the cache if nothing that it shows has changed."""
-        shows = (columns, width, facts_shown(app_state, device))
-        before = self._drawn.get(device.key)
-        if before is None or before[0] != shows:
-            before = self._drawn[device.key] = (shows, row(app_state, device, columns, width))
-        return before[1]
 
     def _move(self, by: int) -> None:
         """Scroll by some rows; `_scroll` stops at the ends."""
