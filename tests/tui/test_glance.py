@@ -15,13 +15,11 @@ from gputui.choosing.rules import Rules
 from gputui.choosing.verdict import GLYPHS
 from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch_options import LaunchOptions
-from gputui.timeline.store import Store
 from gputui.tui.app_state import AppState
 from gputui.tui.styles import LOOKS, look
 from gputui.tui.theme import DARK, LIGHT, THEMES
 from gputui.tui.views.first_frame import frame
 from gputui.tui.views.table import columns_of, row, state_of
-from gputui.tui.views.timelines import charts_of
 from gputui.tui.widgets.lines import Lines
 from table_tests import each_row, quick_first
 from tui.support import OPENED, Session, StillSource, box_at, session
@@ -140,25 +138,6 @@ def test_three_strengths_of_a_state_can_be_told_apart_and_read(state: str, theme
     assert low.hsl.s < middle.hsl.s / 1.4 and contrast(middle.hex, high.hex) >= 1.15
     apart = [abs(each.hsl.h - middle.hsl.h) for each in (low, high)]
     assert all(min(each, 1 - each) < 0.15 for each in apart), "the hue stays that of the state"
-
-
-def test_the_charts_of_a_device_have_the_tone_of_its_row_whether_or_not_it_is_used_now() -> None:
-    def tones(state: AppState) -> list[set[str]]:
-        store = Store()
-        for second in range(10):
-            store.add(state.box.time - 10 + second, state.box.devices)
-        state = replace(state, timelines=store.after(state.box, 1.0))
-        lines, frame = charts_of(state, 130, 12)
-        assert frame is not None
-        shown = [*zip(lines, frame.devices, strict=False)]
-        return [
-            {style for line, key in shown if key == device.key for _, style in line}
-            & {*GLYPHS, "mine", "load"}
-            for device in state.box.devices
-        ]
-
-    assert tones(watched(0)) == tones(watched(0, 60)) == [{"busy"}, {"free"}]
-    assert tones(watched(90)) == [{"idle"}, {"free"}]
 
 
 def test_without_shades_of_colours_a_low_load_is_dim_and_a_high_one_bold() -> None:

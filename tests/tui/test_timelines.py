@@ -220,7 +220,7 @@ def test_bars_of_minutes_from_a_file_look_like_the_others_and_a_gap_is_explained
         assert frame is not None and frame.gaps
         own = lines[: frame.devices.index(gpu(1).key)]
         bars = {(each, style) for line in own for text, style in line for each in text if each in "▁▂▃▄▅▆▇█"}
-        assert {style for _, style in bars} <= {"free", "free-peaked"} and ("█", "free") in bars
+        assert {style for _, style in bars} <= {"load", "load-peaked"} and ("█", "load") in bars
         if metric == "memory":
             assert "70.0G" in "".join(_texts(own))
             assert set("▃▄▅▆▇█") & set(_texts(own)[0]), "of 80 GiB, 70 are near the top"

@@ -39,6 +39,7 @@ LOOKS: dict[str, Look] = {
     "link-sys": Look("error"),
     "lit": Look(background="lit", text="lit-style"),
     "load": Look("load"),
+    "load-peaked": Look("load", "rest"),
     "lost": Look("error", text="bold"),
     "memory": Look("memory"),
     "mine": Look("mine"),
@@ -53,7 +54,7 @@ LOOKS: dict[str, Look] = {
     "warn": Look("warning"),
 }
 """A name with "-on" appended is the style of a cell within the selection; with "-low" or "-high", that of a
-low or a high load; with "-quiet", that of numbers which are quieter than their state; with "-peaked", that of
+low or a high load; with "-quiet", that of numbers which are quieter than their state. "load-peaked" is that of
 the end of a mean below a higher peak."""
 
 _LEVELS = {"-low": "dim", "-high": "bold", "-quiet": ""}
@@ -67,11 +68,11 @@ the colour of a high load is; on light, darker."""
 def look(name: str, variables: Mapping[str, str], colored: bool = True) -> Style:
     """The style that a name adds to the widget's own, by a theme's variables. Colours have no shades if they
     are the terminal's own, or not `colored`."""
-    peaked, name = name.endswith("-peaked"), name.removesuffix("-peaked")
     level = next((each for each in _LEVELS if name.endswith(each)), "")
     found = LOOKS[name.removesuffix(level)]
-    names = found.color, "rest" if peaked else found.background
-    color, background = (Color.parse(variables[each]) if each else None for each in names)
+    color, background = (
+        Color.parse(variables[each]) if each else None for each in (found.color, found.background)
+    )
     text = variables.get(found.text, found.text) if level != "-high" else "bold"
     if level and color is not None:
         if color.ansi is not None or not colored:

@@ -26,26 +26,24 @@ def chart(
     cursor: float | None,
     close: bool,
     ruled: bool,
-    tone: str,
 ) -> list[Line]:
     """A chart of these means in `tall` lines from 0 to `full`, the newest column at the right; above the mean
     of a column, a second shade goes up to its highest value (`peaks`) where that is well above.
 
     close     whether another chart may be directly above: an eighth of a line stays free between them
     ruled     whether there are dotted lines at 50 and 100 %
-    tone      the style of the bars
     """
     levels, highest = (_levels(values, tall * 8 - close, full) for values in (means, peaks))
     dotted = {tall - 1, half_line(tall)} if ruled and tall > 2 else set()
     marked = _marked(span, cursor)
 
     def cell(line: int, place: int, level: int, peak: int) -> tuple[str, str]:
-        text, style = " ", tone
+        text, style = " ", "load"
         filled = level - line * 8
         shaded = filled if peak <= level + 8 else peak - line * 8
         if filled > 0:
             text = _STEPS[min(8, filled)]
-            style = f"{tone}-peaked" if filled < 8 <= shaded else tone
+            style = "load-peaked" if filled < 8 <= shaded else "load"
         elif level and shaded > 0:
             text, style = _STEPS[min(8, shaded)], "rest"
         elif level and line in dotted:

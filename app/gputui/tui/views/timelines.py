@@ -20,7 +20,7 @@ from gputui.timeline.store import Span as TimeSpan
 from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.views.chart import axis, chart, half_line, mark
-from gputui.tui.views.table import filter_in_title, state_of, why_no_rows
+from gputui.tui.views.table import filter_in_title, why_no_rows
 from gputui.tui.views.text import Line, fit, padded, title
 
 ZOOMS = (60, 300, 900, 3600, 3 * 3600, 12 * 3600)
@@ -110,7 +110,7 @@ def charts_key(app_state: AppState, width: int, height: int) -> Hashable:
     stacked = (height - 1) // max(1, len(app_state.once(charted))) > _LEAST_STACKED
     beside = 1 if stacked else _beside(width)
     step = min(USUAL_ZOOM / _columns(width, _gutter(1, beside), beside), _REDRAWN)
-    shown = tuple((device.key, _tone(app_state, device)) for device in app_state.rows)
+    shown = tuple((device.key, _is_lost(app_state, device)) for device in app_state.rows)
     return timelines.until // step, timelines.adopted, shown, app_state.screen.filter
 
 
@@ -359,9 +359,7 @@ class _Charts:
         self.gaps |= there[-1] - there[0] >= len(there)
         # In a list, the figure and the bars agree.
         values = peaks if highest and not self._ruled else means
-        tone = "load" if self._one else _tone(app_state, device)
-        ends = not self._one, self._ruled, tone
-        lines = chart(values, peaks, span, tall, full, self._cursor, *ends)
+        lines = chart(values, peaks, span, tall, full, self._cursor, not self._one, self._ruled)
         return [
             (*line, (fit(figure, self._figure, right=True), "dim" if self._one and place else ""))
             for place, (line, figure) in enumerate(zip(lines, figures, strict=True))
@@ -432,11 +430,6 @@ def why_no_charts(app_state: AppState, device: Device | None, metric: Metric | N
     if device is not None:
         return _why_unknown(app_state, device, metric or "utilization")
     return f"{metric or 'utilization, memory and power'} unknown for every GPU"
-
-
-def _tone(app_state: AppState, device: Device) -> str:
-    """The style of the charts in a list: that of the device's row, whether or not it is used now."""
-    return state_of(app_state, device)[2].removesuffix("-low")
 
 
 def _is_lost(app_state: AppState, device: Device) -> bool:
