@@ -221,10 +221,25 @@ async def test_escape_pressed_again_does_nothing_more_and_a_word_restores_what_i
         assert s.selected == [] and "5,4,7" in s.main.message and ":restore" in s.main.message
         await s.press("escape")
         assert s.selected == [] and ":restore" in s.main.message, "who presses it twice can still read it"
+        assert "5,4,7" in s.main.message
         await s.press("escape", "down", "escape")
-        assert s.selected == []
+        assert s.selected == [] and s.main.message == "", "only the key that clears says so"
         await s.press("@restore")
-        assert s.selected == ["5", "4", "7"]
+        assert s.selected == ["5", "4", "7"] and s.main.message == ""
+        said = [each.text for each in s.main.messages]
+        assert sum("5,4,7 cleared" in text for text in said) == 1
+
+
+async def test_restoring_swaps_the_two_selections_and_says_so() -> None:
+    async with session(interval=1000) as s:
+        await s.press("5", "escape", "down", "4", "7", "@restore")
+        assert s.selected == ["5"]
+        assert s.main.message == "restored 5; 4,7 were selected: :restore brings them back"
+        await s.press("@restore")
+        assert s.selected == ["4", "7"]
+        assert s.main.message == "restored 4,7; 5 was selected: :restore brings it back"
+        await s.press("escape", "@restore", "@restore")
+        assert s.selected == ["4", "7"] and "were selected" not in s.main.message
 
 
 async def test_a_number_typed_into_the_command_leaves_the_users_devices_in_their_order() -> None:
@@ -1038,10 +1053,12 @@ async def test_copying_with_nothing_selected_offers_the_best_free_device() -> No
         assert len(s.selected) == 1
 
 
-async def test_escape_says_again_how_to_bring_the_selection_back() -> None:
+async def test_how_to_bring_the_selection_back_is_said_until_another_key_than_escape() -> None:
     async with session(interval=1000) as s:
         await s.press("4", "D", "escape", *["escape"] * 5)
         assert s.selected == [] and ":restore" in s.main.message
+        await s.press("down")
+        assert s.main.message == ""
 
 
 async def test_w_says_that_it_waits_for_the_number_asked_for_and_not_for_the_selected() -> None:

@@ -123,7 +123,24 @@ def test_claims_are_listed_in_order_behind_the_devices_in_use() -> None:
     claims = tuple(Claim(devices[index].key, "mira") for index in (0, 7, 5, 4))
     snapshot = replace(box(*devices), claims=claims)
     _, line = lines(people(snapshot), (), snapshot, verdicts(snapshot))
-    assert line.split("  ")[1] == "0, claimed 4-5,7"
+    assert line.split("  ")[1] == "0 · claimed 4-5,7"
+
+
+@each_row(
+    "idle, told",
+    [
+        ({}, "1-3"),
+        ({2: 600.0}, "1,3 · 2 idle 10m"),
+        ({1: 70.0}, "1 0% for 1m · 2-3"),
+        ({2: 600.0, 3: 610.0}, "1 · 2-3 idle 10m"),
+        ({1: 600.0, 2: 7200.0, 3: 70.0}, "1 idle 10m · 2 idle 2h · 3 0% for 1m"),
+    ],
+)
+def test_a_note_belongs_to_the_devices_that_it_names(idle: dict[int, float], told: str) -> None:
+    snapshot = box(*(busy(gpu(n), job(n, started=NOW - 9000)) for n in (1, 2, 3)))
+    times = {device.key: idle[device.index] for device in snapshot.devices if device.index in idle}
+    _, line = lines(people(snapshot, times), (), snapshot, verdicts(snapshot))
+    assert line.split("  ")[1] == told
 
 
 def test_who_only_claims_is_there_too() -> None:
@@ -269,7 +286,7 @@ def test_every_line_fits_and_no_name_moves_the_cursor() -> None:
 def test_the_shared_box_by_people_and_what_nobody_can_be_seen_to_hold(call: Call) -> None:
     head, *rows = call("people", "--demo", "shared").text.splitlines()
     assert head.split() == ["USER", "GPUS", "MEMORY", "FOR", "COMMAND"]
-    assert [row.split("(idle")[0].split()[:2] for row in rows] == [
+    assert [row.split()[:2] for row in rows] == [
         ["bo", "6"],
         ["ines", "3"],
         ["mira", "0"],

@@ -78,11 +78,11 @@ def main(args: Call) -> int:
 
 
 def _unused(holding: Holding, person: Person) -> str:
-    """ " (idle 40m)", or " (0% for 3m)" where that is not yet long; "" for a device that its user uses."""
+    """ " idle 40m", or " 0% for 3m" where that is not yet long; "" for a device that its user uses."""
     idle = holding.idle
     if idle is None or not is_worth_saying(idle, person.after):
         return ""
-    return f" ({unused_text(idle, holding in person.idle)})"
+    return f" {unused_text(idle, holding in person.idle)}"
 
 
 def _lines(
@@ -92,7 +92,10 @@ def _lines(
     rows = [("USER", "GPUS", "MEMORY", "FOR", "COMMAND")]
     # Who may be asked for a device comes first.
     for person in sorted(found, key=lambda person: not person.idle):
-        labels = ",".join(snapshot.label(each.device) + _unused(each, person) for each in person.holdings)
+        held_for: dict[str, list[Device]] = {}
+        for each in person.holdings:
+            held_for.setdefault(_unused(each, person), []).append(each.device)
+        labels = (snapshot.labels(devices) + unused for unused, devices in held_for.items())
         claimed = f"claimed {snapshot.labels(person.claims)}" if person.claims else ""
         used = [
             f"{snapshot.label(each)} {brief(judged[each.key], now)}"
@@ -110,7 +113,7 @@ def _lines(
         rows.append(
             (
                 user_name(person),
-                ", ".join(filter(None, (labels, claimed))),
+                " · ".join(filter(None, (*labels, claimed))),
                 memory,
                 age(person.since, now),
                 uses + printable(command) + by(", ".join(person.clients)),

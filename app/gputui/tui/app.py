@@ -179,7 +179,7 @@ class GputuiApp(App[Outcome]):
             if not self.screen_stack:
                 # The key was typed during the exit: no screen is left to use it.
                 return
-            self.main.key_pressed()
+            self.main.key_pressed(getattr(event, "key", ""))
             if at_once is not None:
                 at_once()
                 return

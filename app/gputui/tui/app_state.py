@@ -323,6 +323,11 @@ class AppState:
         return tuple(self.box.by_key[key] for key in self.selection) if self.snapshot else ()
 
     @property
+    def selected_labels(self) -> str:
+        """The selected devices in their order, by their numbers: "5,4"."""
+        return ",".join(map(self.box.label, self.selected))
+
+    @property
     def selected_in_words(self) -> str:
         """The selected devices, for a sentence: "GPUs 4 and 5"."""
         return gpus([*map(self.box.label, self.selected)])
@@ -394,7 +399,7 @@ class AppState:
         """Select or deselect the device, a busy one too (see `warnings`). The devices that the command has
         chosen are a proposal, which the first device of the user's own replaces."""
         if self.proposed and self.selected:
-            labels = ",".join(map(self.box.label, self.selected))
+            labels = self.selected_labels
             app_state, message = self.clear().toggle(device)
             if not app_state.selection.decided:
                 return self, message
@@ -541,13 +546,15 @@ class AppState:
 
     def restored(self) -> AppState | None:
         """The app state with what was there earlier, without devices that have gone; None where nothing is
-        left of it."""
+        left of it. Another selection that a cleared one replaces is what is restored next."""
         options, selection = self.earlier or (None, Selection())
         selection = selection.prune(self.box.by_key)
         if options is None and not selection:
             return None
         back = self._select(selection)
-        return back if options is None else back._not_read_again(options)
+        if options is not None:
+            return back._not_read_again(options)
+        return replace(back, earlier=(None, self.selection)) if self.selected else back
 
     def next_best(self) -> Told:
         """Select the next best set of the same size; after the last set, the best again."""

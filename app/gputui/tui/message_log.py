@@ -14,7 +14,7 @@ LASTS = 3.0
 
 Kind = Literal["answer", "lasting", "passing", "news"]
 """answer   what a key has done
-lasting  the same; it survives a key that follows at once
+lasting  the same; it survives a key that follows at once, and esc, which people press until they are sure
 passing  what is visible anyway: it is not kept
 news     what no key has asked for: it survives such a key, too, and waits while an answer is new
 """
@@ -58,12 +58,13 @@ class MessageLog:
         self.shown, self._kind, self._lasts = self._waiting.popleft()._replace(time=time), "news", True
         return True
 
-    def key_pressed(self, time: float) -> bool:
-        """Remove the displayed message; return whether there is none now.
+    def key_pressed(self, time: float, key: str = "") -> bool:
+        """Remove the displayed message after a key, "" for any; return whether there is none now.
 
         The first key within a few seconds leaves a lasting message: there was no time to read it yet.
         """
-        if self.shown is not None and self._lasts and time - self.shown.time < LASTS:
+        new = self.shown is not None and self._lasts and time - self.shown.time < LASTS
+        if new or (self._kind == "lasting" and key == "escape"):
             self._lasts = False
             return False
         self.shown = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gputui.choosing.grouping import GroupingError, parse_request
-from gputui.choosing.selection import Selection
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import replace
 from gputui.tui.actions import key_of
@@ -246,21 +245,20 @@ class SelectionController:
             self._view.show_message(self._with_waiting(message), "warn")
 
     def clear(self) -> None:
-        """Clear the selection. Pressed again, it only says so again: people press esc until they are sure."""
-        app_state = self._app_state
-        if app_state.selection.cpu_only:
-            self._view.set_app_state(app_state.clear())
-            self._view.show_message("no longer CPU only", kind="lasting")
-            return
-        if app_state.selected:
-            app_state = replace(app_state.clear(), earlier=(None, app_state.selection))
-            self._view.set_app_state(app_state)
-        options, cleared = app_state.earlier or (None, Selection())
-        if options is None and (left := cleared.prune(app_state.box.by_key)):
-            numbers = ",".join(app_state.box.label(app_state.box.by_key[key]) for key in left)
-            restore = key_of("restore", app_state.screen.keymap)
-            words = f"selection {numbers} cleared: {restore} brings it back"
+        """Clear the selection. With nothing selected, the message of the key before stays: people press esc
+        until they are sure."""
+        before = self._app_state
+        words = "no longer CPU only" if before.selection.cpu_only else ""
+        if before.selected:
+            words = f"selection {before.selected_labels} cleared: {self._restore} brings it back"
+        if words:
+            earlier = (None, before.selection) if before.selected else before.earlier
+            self._view.set_app_state(replace(before.clear(), earlier=earlier))
             self._view.show_message(words, kind="lasting")
+
+    @property
+    def _restore(self) -> str:
+        return key_of("restore", self._app_state.screen.keymap)
 
     def restore(self) -> None:
         """Select again, in their order, the devices that were cleared last and are still there; after a plan
@@ -275,6 +273,10 @@ class SelectionController:
         self._view.set_app_state(restored)
         if restored.options != before.options:
             self._view.show_message("the command from before the plan is back; the plan's files stay")
+        elif restored.earlier != before.earlier:
+            were, them = ("was", "it") if len(before.selected) == 1 else ("were", "them")
+            words = f"restored {restored.selected_labels}; {before.selected_labels} {were} selected"
+            self._view.show_message(f"{words}: {self._restore} brings {them} back", kind="lasting")
 
     def cpu_only(self) -> None:
         self._view.set_app_state(self._app_state.cpu_only())

@@ -581,9 +581,9 @@ class MainScreen(Screen[None]):
             self._log.add(self._clock(), text, style, kind)
             self._draw_message()
 
-    def key_pressed(self) -> None:
-        """Remove the message after a key, unless it lasts."""
-        if self._log.shown is not None and self._log.key_pressed(self._clock()):
+    def key_pressed(self, key: str = "") -> None:
+        """Remove the message after a key, "" for any, unless it lasts."""
+        if self._log.shown is not None and self._log.key_pressed(self._clock(), key):
             self._draw_message()
 
     def clear_message(self) -> None:
