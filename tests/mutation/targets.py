@@ -36,7 +36,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "allocating.claims.processes": ("claim_processes",),
     "allocating.claims.files": ("claims", "claims_untrusted"),
     "allocating.claims.folder": ("claims_folder", "claims"),
-    "launching.quoting": ("quoting_in_shells", "exports", "exports_in_fish", "exports_in_powershell"),
+    "inventory.quoting": ("quoting_in_shells", "exports", "exports_in_fish", "exports_in_powershell"),
     "vendors.visibility": ("visibility", "own_devices"),
     "tui.app_state": ("app_state", "option_rows", "vendors"),
 }

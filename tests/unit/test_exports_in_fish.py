@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gputui.inventory.quoting import fish as quoted
 from gputui.launching.exports.shell_lines import to_fish
 from gputui.launching.launch import Launch
-from gputui.launching.quoting import fish as quoted
 from unit.test_quoting_in_shells import DUMP, HOSTILE, PROGRAMS, words
 
 FISH = shutil.which("fish")

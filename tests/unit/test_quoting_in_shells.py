@@ -14,9 +14,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from gputui.inventory.job import Job
+from gputui.inventory.quoting import fish, posix, quote
 from gputui.launching.exports import to_sh
 from gputui.launching.launch import Launch
-from gputui.launching.quoting import posix, quote
+from gputui.launching.shell_words import command_line, for_a_shell, split
 from table_tests import each_row
 
 DUMP = Path(__file__).with_name("dump.py")
@@ -343,6 +345,31 @@ def test_a_program_that_only_looks_alike_is_not(word: str) -> None:
 @each_row("word", ["=ls", "~x", "!x", "#x", "a b", ""])
 def test_a_word_that_some_shell_expands_is_quoted(word: str) -> None:
     assert quote(word) == posix(word) == f"'{word}'"
+
+
+PYTHON = "print('hello'); print('all of it')"
+
+
+def test_a_program_in_single_quotes_is_shown_as_it_would_be_typed() -> None:
+    command = ("python", "-c", PYTHON)
+    line = f'python -c "{PYTHON}"'
+    assert Launch(command).line == command_line((), command) == line
+    assert Job(id="c3x5", state="ended", created=1000.0, argv=command).title == line
+    assert fish(PYTHON) == posix(PYTHON) == f'"{PYTHON}"' == for_a_shell(PYTHON)[8:]
+    assert split(line) == command
+
+
+@each_row("word", ["it's $x", "it's `x`", "it's \\ ", "it's!x", """both ' and " """, "it's\na"])
+def test_what_a_shell_replaces_in_double_quotes_stays_in_single_ones(word: str) -> None:
+    assert not posix(word).startswith('"') and not (word.isprintable() and fish(word).startswith('"'))
+    assert split(posix(word)) == (word,)
+
+
+@given(_shell_words.filter(lambda word: "'" in word))
+@settings(max_examples=40, deadline=None)
+def test_a_plain_sh_reads_the_quoted_word(word: str) -> None:
+    shown = subprocess.run(["sh", "-c", f"printf %s {posix(word)}"], capture_output=True, check=True)
+    assert os.fsdecode(shown.stdout) == word
 
 
 def test_a_launch_without_changes_is_the_command_itself() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputui.launching.quoting import posix
+from gputui.inventory.quoting import posix
 from gputui.launching.shell_words import (
     WordsError,
     assignments,

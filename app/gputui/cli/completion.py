@@ -149,8 +149,8 @@ def _completions(name: str, words: str, zsh: str, fish: str) -> dict[str, Any]:
 
 def _variable_names() -> dict[str, Any]:
     """Return the completions of `--env`: NAME=value, with its effect where the shell can show that."""
+    from gputui.inventory.quoting import fish, posix
     from gputui.launching.environment_hints import hints
-    from gputui.launching.quoting import fish, posix
 
     offered = [(f"{hint.name}={hint.value}", hint.about) for hint in hints(None, ())]
     words = posix(" ".join(word for word, _ in offered))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from gputui.cli.common import Parser, WrongCallError
 from gputui.cli.subcommands import STARTING, SUBCOMMANDS, module_of
 from gputui.inventory.formatting import is_digits, printable
-from gputui.launching.quoting import quote
+from gputui.inventory.quoting import quote
 
 _SAME = {
     "free": "ls",

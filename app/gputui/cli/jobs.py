@@ -32,6 +32,7 @@ from gputui.cli.job_output import NOT_KNOWN, attached, status_of, write
 from gputui.inventory.formatting import MIB
 from gputui.inventory.job import NOWHERE, Job, JobError, grouped, place_in_list
 from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.quoting import quote
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.waiter import Waiter
 from gputui.jobs.foreground import Foreground
@@ -41,7 +42,6 @@ from gputui.jobs.recorded_usage import with_usage
 from gputui.jobs.rerun import demo_of, rerun_of
 from gputui.jobs.store import Stored, cannot_read, find_job, forget, readable_job, stored
 from gputui.jobs.wait import follow, refreshed, start_of_last_lines
-from gputui.launching.quoting import quote
 from gputui.sources.in_time import InTime
 from gputui.sources.source import NoDevices, NoSourceError, Want
 from gputui.system.terminal_abilities import is_terminal

@@ -9,13 +9,13 @@ from types import MappingProxyType
 from gputui.choosing.claimed_use import USE_KEYS, USE_KINDS, ClaimedUse, use_document
 from gputui.inventory.formatting import duration, energy, number, peak_size, printable
 from gputui.inventory.job import Job
+from gputui.inventory.quoting import quote
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import aligned
 from gputui.inventory.typed_json import Document, Json, View, WordList, Words
 from gputui.jobs.columns import on_devices, reason_of, status_text
 from gputui.jobs.record import TOLD_KEYS, TOLD_KINDS
 from gputui.jobs.record_folders import Unreadable
-from gputui.launching.quoting import quote
 
 _UNREADABLE = View(Unreadable, "id reason")
 _JOB = View(

@@ -35,11 +35,11 @@ from gputui.cli.planned_training import Subject, subject_of
 from gputui.cli.request_options import AUTO
 from gputui.inventory.formatting import printable
 from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.quoting import quote
 from gputui.inventory.text_table import packed
 from gputui.launching.compose import compose, on_any
 from gputui.launching.intent import DeviceCount
 from gputui.launching.launch_options import LaunchOptions
-from gputui.launching.quoting import quote
 from gputui.launching.read_intent import read_intent
 from gputui.planning.box import box_of
 from gputui.planning.devices import PlannedDevices

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -29,6 +28,7 @@ from gputui.cli.common import (
     warn,
 )
 from gputui.cli.subcommands import SUBCOMMANDS
+from gputui.inventory.quoting import posix
 from gputui.sources.source import INTERVALS, NoSourceError, Source
 from gputui.system.environment import given_environment
 from gputui.system.terminal_abilities import can_draw, is_terminal
@@ -121,7 +121,7 @@ def main(args: Call) -> int:
             raise
         # A user who gives a command wants it to run.
         raise NoSourceError(
-            f"{error}; on the CPU: gputui run --gpus none -- {shlex.join(args.argv)}"
+            f"{error}; on the CPU: gputui run --gpus none -- {' '.join(map(posix, args.argv))}"
         ) from None
     if outcome.text:
         print(outcome.text)

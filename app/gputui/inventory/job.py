@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal as signals
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +12,7 @@ from gputui.inventory.errors import GputuiError
 from gputui.inventory.formatting import nth
 from gputui.inventory.light_dataclasses import frozen, replace
 from gputui.inventory.process import Identity
+from gputui.inventory.quoting import posix
 
 if TYPE_CHECKING:
     from gputui.inventory.typed_json import Epoch, Moment, SignalNumber, SystemNumber, WordList, Words
@@ -266,7 +266,7 @@ class Job:
     @property
     def title(self) -> str:
         """Its title in a few words: its name, else its command."""
-        return self.name or shlex.join(self.argv)
+        return self.name or " ".join(map(posix, self.argv))
 
     @property
     def last_line(self) -> str | None:

@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Sequence
 
 from gputui.inventory.formatting import printable
+from gputui.inventory.quoting import quote
 from gputui.jobs.own_call import this_gputui
 from gputui.launching.launch import Launch
-from gputui.launching.quoting import quote
 from gputui.requesting.launch_request import LaunchRequest, sent
 from gputui.system.environment import SENT_WORDS, WORDS, Environ
 

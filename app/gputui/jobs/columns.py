@@ -10,10 +10,10 @@ from gputui.choosing.verdict_text import warned
 from gputui.inventory.columns import Column
 from gputui.inventory.formatting import UNKNOWN, by, devices_text, duration, printable, size
 from gputui.inventory.job import Job, signal_name
+from gputui.inventory.quoting import quote
 from gputui.inventory.snapshot import Snapshot
 from gputui.inventory.text_table import cut
 from gputui.jobs.rerun import demo_of
-from gputui.launching.quoting import quote
 
 SIGNS: dict[str, tuple[str, str]] = {
     "starting": ("…", "dim"),

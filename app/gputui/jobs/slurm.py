@@ -12,11 +12,11 @@ from gputui.allocating.errors import NotEnoughError
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import devices_text, printable
 from gputui.inventory.light_dataclasses import frozen, replace
+from gputui.inventory.quoting import quote
 from gputui.jobs.start import detached
 from gputui.launching.compose import compose, launcher_of
 from gputui.launching.launch import Launch
 from gputui.launching.launch_options import LaunchOptions
-from gputui.launching.quoting import quote
 from gputui.launching.slurm_launch import SlurmError, SlurmRequest, output_of, through_slurm
 from gputui.launching.start import run_child
 from gputui.sources.slurm.cluster import Cluster, Node, Partition

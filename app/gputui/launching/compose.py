@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from gputui.choosing.grouping import MAX_DEVICES
@@ -11,6 +10,7 @@ from gputui.inventory.device import Device, has_instances
 from gputui.inventory.formatting import devices_text, duration, read_duration
 from gputui.inventory.light_dataclasses import replace
 from gputui.inventory.link import PCIE_CLASSES, family
+from gputui.inventory.quoting import posix
 from gputui.launching.argument_vector import program_name
 from gputui.launching.container_command import read_container
 from gputui.launching.container_launch import PORT, complete_container
@@ -343,7 +343,7 @@ def _elsewhere(devices: Sequence[Device], options: LaunchOptions, launcher: Laun
     devices_there = ("-n", str(len(devices))) if devices else ("--gpus", "none")
     # Include all variables: a rank that lacks one of them (NCCL_IB_DISABLE) makes all ranks hang.
     words = ["gputui", "run", *devices_there, *words_of(options)]
-    return (f"on each of the other machines: {shlex.join([*words, '--', *options.command])}",)
+    return (f"on each of the other machines: {' '.join(map(posix, [*words, '--', *options.command]))}",)
 
 
 def _additions(options: LaunchOptions, ours: Changes, launchers: Changes) -> Changes:

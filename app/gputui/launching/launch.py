@@ -7,7 +7,7 @@ from typing import Any
 
 from gputui.inventory.device import Device
 from gputui.inventory.light_dataclasses import field, frozen, replace
-from gputui.launching.quoting import Quoting, assignment, change_directory, quote, quote_program
+from gputui.inventory.quoting import Quoting, assignment, change_directory, quote, quote_program
 from gputui.system.environment import Environ
 from gputui.vendors.registry import vendor_named, vendor_of
 from gputui.vendors.vendor import Vendor

@@ -7,10 +7,9 @@ it would be a plain argument here, and `rm -r out; python x.py` would remove x.p
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 
-from gputui.launching.quoting import quote
+from gputui.inventory.quoting import posix, quote
 from gputui.system.environment import Assignments
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -112,7 +111,7 @@ def shell_expansion(line: str) -> str | None:
 
 def for_a_shell(line: str) -> str:
     """Return the command that passes the line to a shell."""
-    return f"bash -c {shlex.quote(line)}"
+    return f"bash -c {posix(line)}"
 
 
 def one_line(text: str) -> str:
@@ -165,5 +164,4 @@ def _quoted_parts(line: str) -> Iterator[tuple[str, str]]:
 
 def command_line(additions: Sequence[tuple[str, str]], command: Sequence[str]) -> str:
     """Return variables and a command as one line for editing; `split` and `assignments` parse it back."""
-    words = [f"{name}={shlex.quote(value)}" for name, value in additions]
-    return " ".join([*words, *([shlex.join(command)] if command else [])])
+    return " ".join([*(f"{name}={posix(value)}" for name, value in additions), *map(posix, command)])

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 from gputui.inventory.errors import WrongCallError
 from gputui.inventory.light_dataclasses import frozen, replace
+from gputui.inventory.quoting import posix
 from gputui.launching.exports.form import other_changes
 from gputui.launching.launch import Launch
-from gputui.launching.quoting import posix
 from gputui.launching.scheduler_job import cores_of, devices_option, job_name, no_job, slurm_time, tasks_of
 
 _NAME = "--job-name="

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gputui.inventory.light_dataclasses import frozen, replace
+from gputui.inventory.quoting import quote
 from gputui.inventory.typed_json import Record
 from gputui.jobs.experiments.axes import (
     JOIN,
@@ -29,7 +30,6 @@ from gputui.jobs.experiments.braces import expanded
 from gputui.launching import secrets
 from gputui.launching.environment_hints import THREADS
 from gputui.launching.launch_options import OptionError, number_of, table, with_value
-from gputui.launching.quoting import quote
 from gputui.launching.secrets import MARK, secret_word
 from gputui.launching.shell_words import assignments
 from gputui.requesting.launch_request import NEAR, LaunchRequest, python_in_launch

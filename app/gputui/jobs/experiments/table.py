@@ -10,9 +10,9 @@ from gputui.inventory.columns import Column, printed
 from gputui.inventory.formatting import UNKNOWN, duration, printable, size
 from gputui.inventory.job import how_it_ended
 from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.quoting import quote
 from gputui.inventory.text_table import bar, cut
 from gputui.jobs.experiments.record import Basis, Experiment, Run, Summary, summaries
-from gputui.launching.quoting import quote
 
 BASES: Mapping[Basis, str] = {
     "metric": "the figure that --metric finds",

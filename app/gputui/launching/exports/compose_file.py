@@ -7,11 +7,11 @@ stands for `$`.
 from __future__ import annotations
 
 from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.quoting import quote
 from gputui.launching.container_command import read_gpus
 from gputui.launching.exports.docker import NAME, container_of
 from gputui.launching.exports.form import DEFAULT, ExportError, ExportOptions, yaml_text
 from gputui.launching.launch import Launch
-from gputui.launching.quoting import quote
 from gputui.launching.scheduler_job import job_name
 
 _TEXTS = (

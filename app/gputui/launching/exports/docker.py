@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.quoting import change_directory, posix
 from gputui.launching.argument_vector import program_name, read_options
 from gputui.launching.container_command import ENGINES, RUN, SHARED, ContainerCommand, read_container
 from gputui.launching.container_launch import inside_changes
@@ -17,7 +18,6 @@ from gputui.launching.exports.form import (
     other_changes,
 )
 from gputui.launching.launch import Launch
-from gputui.launching.quoting import change_directory, posix
 from gputui.launching.wrappers import unwrap
 
 NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_.-]*")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 
+from gputui.inventory.quoting import posix
 from gputui.launching.exports.form import (
     DEFAULT,
     ExportError,
@@ -21,7 +22,6 @@ from gputui.launching.exports.form import (
     selected_by,
 )
 from gputui.launching.launch import Launch
-from gputui.launching.quoting import posix
 from gputui.launching.scheduler_job import names_devices
 
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 
 from gputui.inventory.device import has_instances
+from gputui.inventory.quoting import change_directory, quote
 from gputui.launching.argument_vector import program_name, read_options
 from gputui.launching.exports.form import (
     DEFAULT,
@@ -25,7 +26,6 @@ from gputui.launching.launch import Launch
 from gputui.launching.launchers.mpirun import parts
 from gputui.launching.launchers.torchrun import RENDEZVOUS, Torchrun
 from gputui.launching.programs.clusters import SRUN
-from gputui.launching.quoting import change_directory, quote
 from gputui.launching.scheduler_job import (
     CORES,
     cores_of,

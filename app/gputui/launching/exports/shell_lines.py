@@ -6,9 +6,9 @@ documentation.
 
 from __future__ import annotations
 
+from gputui.inventory.quoting import Quoting, assignment, fish, posix, powershell
 from gputui.launching.exports.form import final_changes, need_text
 from gputui.launching.launch import Launch
-from gputui.launching.quoting import Quoting, assignment, fish, posix, powershell
 
 
 def to_sh(launch: Launch) -> str:

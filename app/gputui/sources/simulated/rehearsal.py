@@ -5,11 +5,11 @@ Pure functions from a box and a moment to the box afterwards.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from gputui.inventory.formatting import YOU
 from gputui.inventory.light_dataclasses import replace
+from gputui.inventory.quoting import posix
 from gputui.sources.simulated.motion import at, claimed, started
 from gputui.sources.simulated.spec import Box, Choose, OwnJob, Task, Waiting
 
@@ -30,7 +30,7 @@ def queued(
     these keys, None for any; or `at_once` it has all of them, in this order, whoever else uses or awaits
     them."""
     number = 1 + sum(job.id.startswith("demo") for job in box.jobs)
-    title = shlex.join(command)
+    title = " ".join(map(posix, command))
     label_of = {box.key(label): label for label in box.labels}
     devices = None if keys is None else tuple(label_of[key] for key in keys if key in label_of)
     waiting = Waiting(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gputui.inventory.job import Job
+from gputui.inventory.quoting import quote
 from gputui.jobs.experiments import table as text
 from gputui.jobs.experiments.record import Experiment, summaries
 from gputui.jobs.experiments.table import bars, by_what, figures, table
-from gputui.launching.quoting import quote
 from gputui.tui.views.text import Line, clip, title, told_lines
 
 _STATUS = {"done": 0, "failed": 1}

@@ -16,6 +16,9 @@ _NO_PROGRAM = re.compile(
 )
 """Words that a shell reads as its own syntax at the beginning of a command; zsh also after a `NAME=…`."""
 
+_READABLE = re.compile("""[^$`\\\\!"\\n]*'[^$`\\\\!"\\n]*""")
+"""Words with single quotes that every shell, fish and csh too, reads unchanged in double quotes."""
+
 _FISH_PLAIN = re.compile(r"[A-Za-z0-9_@+:,./-][A-Za-z0-9_@%+=:,./-]*")
 _POWERSHELL_PLAIN = re.compile(r"(?:--?)?[A-Za-z_/][A-Za-z0-9_/-]*")
 _POWERSHELL_QUOTES = re.compile("['\u2018\u2019\u201a\u201b]")
@@ -33,13 +36,16 @@ def quote(word: str) -> str:
 
 
 def posix(word: str) -> str:
-    """Quote for any POSIX shell: in single quotes, with everything inside unchanged."""
+    """Quote for any POSIX shell: in single quotes, or in double quotes where the word has single ones and
+    nothing that a shell replaces. Everything inside is unchanged."""
+    if _READABLE.fullmatch(word):
+        return f'"{word}"'
     # An unquoted "=ls" is the path of ls in zsh.
     return f"'{word}'" if word.startswith("=") and "'" not in word else shlex.quote(word)
 
 
 def fish(word: str) -> str:
-    """Quote for fish: in single quotes, where only a quote and a backslash are escaped.
+    """Quote for fish: as `posix` does, but in single quotes a quote and a backslash are escaped.
 
     Invisible characters are written outside the quotes, byte by byte (`\\X0a`), so that they can be seen.
     """
@@ -48,7 +54,9 @@ def fish(word: str) -> str:
     parts = []
     for visible, run in groupby(word, str.isprintable):
         text = "".join(run)
-        if visible:
+        if visible and _READABLE.fullmatch(text):
+            parts.append(f'"{text}"')
+        elif visible:
             parts.append("'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'")
         else:
             parts += [f"\\X{byte:02x}" for byte in text.encode(errors="surrogateescape")]
