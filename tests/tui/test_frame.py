@@ -24,7 +24,7 @@ from gputui.tui.screens.jobs import JobsScreen
 from gputui.tui.screens.line_input import LineScreen
 from gputui.tui.screens.messages import MessagesScreen
 from gputui.tui.screens.page import Page
-from gputui.tui.screens.palette import _CHOSEN as CHOSEN
+from gputui.tui.screens.palette import CHOSEN
 from gputui.tui.screens.palette import matching as search
 from gputui.tui.screens.queue import QueueScreen
 from gputui.tui.screens.settings import SettingsScreen
@@ -238,26 +238,6 @@ async def test_header_table_and_panels_of_one_frame_show_one_reading(size: tuple
         panels_texts = s.texts("#lists") + s.texts("#history")
         assert any("eve" in line and "steal.py" in line for line in panels_texts)
         assert "cpu 77%   ram 75%" in s.texts("#header")[0]
-
-
-async def test_a_panel_is_built_again_only_when_what_it_shows_has_changed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    built: list[str] = []
-    links = panels.PANELS_BY_NAME["links"]
-
-    def counted(*args: object) -> list[object]:
-        built.append("links")
-        return links.lines(*args)  # type: ignore[arg-type, return-value]
-
-    monkeypatch.setitem(panels.PANELS_BY_NAME, "links", replace(links, lines=counted))  # type: ignore[arg-type]
-    async with session("dgx-1", size=(160, 50), interval=1000, at_first_row=False) as s:
-        for later in range(1, 4):
-            reading = replace(box_at("dgx-1"), time=box_at("dgx-1").time + later)
-            s.main.set_app_state(s.main.app_state.with_snapshot(reading))
-        assert len(built) == 1
-        await s.press("4")
-        assert len(built) == 2
 
 
 async def test_every_line_of_a_wide_screen_belongs_to_something() -> None:

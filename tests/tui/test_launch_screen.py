@@ -18,6 +18,7 @@ from gputui.tui.app_state import AppState
 from gputui.tui.option_rows import rows
 from gputui.tui.screens.launch import LaunchScreen
 from gputui.tui.screens.line_input import LineScreen
+from gputui.tui.screens.palette import PaletteScreen
 from gputui.tui.views.launch_page import remembered
 from gputui.tui.widgets.lines import Lines
 from gputui.vendors.nvidia.vendor import VENDOR
@@ -190,6 +191,19 @@ async def test_notes_that_are_cut_on_the_main_screen_are_here_in_full(environ: d
         assert note in " ".join(below(s).split())
 
 
+async def test_enter_lists_the_launchers_and_changes_nothing_by_itself(environ: dict[str, str]) -> None:
+    async with session(environ=environ, command=("torchrun", "train.py")) as s:
+        await s.press("5", "4", "@launch_page")
+        before = s.main.app_state.options
+        await go_to(s, "launcher")
+        await s.press("enter")
+        assert isinstance(s.app.screen, PaletteScreen) and s.main.app_state.options == before
+        await s.press("escape")
+        assert s.main.app_state.options == before
+        await s.press("enter", "down", "enter")
+        assert isinstance(s.app.screen, LaunchScreen) and s.main.app_state.options != before
+
+
 async def test_every_row_changes_the_plan_and_the_line(environ: dict[str, str]) -> None:
     async with session(environ=environ, command=("torchrun", "train.py")) as s:
         await s.press("5", "4", "@launch_page")
@@ -221,7 +235,7 @@ async def test_every_row_changes_the_plan_and_the_line(environ: dict[str, str]) 
         await s.press("backspace")
         assert below(s) == plain
         await go_to(s, "launcher")
-        await s.press("enter")
+        await s.press("space")
         assert s.main.app_state.options.launcher != "auto"
         await s.press("x")
         assert below(s) == plain

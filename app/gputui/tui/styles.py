@@ -54,7 +54,7 @@ LOOKS: dict[str, Look] = {
     "warn": Look("warning"),
 }
 """A name with "-on" appended is the style of a cell within the selection; with "-low" or "-high", that of a
-low or a high load; with "-quiet", that of numbers which are quieter than their state. "load-peaked" is that of
+low or a high load; with "-quiet", that of numbers quieter than their state. "load-peaked" is that of
 the end of a mean below a higher peak."""
 
 _LEVELS = {"-low": "dim", "-high": "bold", "-quiet": ""}

@@ -46,7 +46,7 @@ _SETTINGS = 9
 """Lines for the settings, the rules, a message and the keys, without the launch line and its notes."""
 
 _OF_LAUNCHES = ("take", "name", "forget", "list_settings")
-_OF_SETTINGS = ("change", "type", "default", "keep", "list_launches")
+_OF_SETTINGS = ("change", "choose", "type", "default", "keep", "list_launches")
 
 
 class LaunchScreen(OptionsPage):

@@ -9,7 +9,8 @@ from typing import Any
 from gputui.tui.main_view import MainView
 from gputui.tui.option_rows import Row
 from gputui.tui.screens.line_input import LineScreen
-from gputui.tui.screens.page import FILTER, ListPage, shown
+from gputui.tui.screens.page import FILTER, ListPage, hidden, shown
+from gputui.tui.screens.palette import CHOSEN
 
 
 class OptionsPage(ListPage):
@@ -17,12 +18,13 @@ class OptionsPage(ListPage):
 
     BINDINGS = [
         FILTER,
-        shown("space,right,enter", "change", "change", "space/⏎", "Change the setting"),
+        shown("space,right", "change", "change", "space/⏎", "Change the setting"),
+        hidden("enter", "choose", "Change the setting; list its choices"),
         shown("e", "type", "type", about="Type the setting"),
         shown("x,delete,backspace", "default", "default", "x", "Back to the default"),
     ]
 
-    OF_ITEM = frozenset({"cursor", "change", "type", "default"})
+    OF_ITEM = frozenset({"cursor", "change", "choose", "type", "default"})
 
     def __init__(self, view: MainView) -> None:
         super().__init__(view)
@@ -58,6 +60,14 @@ class OptionsPage(ListPage):
         else:
             self.apply(self.changed(self.row, self.row.pressed))
             self.draw()
+
+    def action_choose(self) -> None:
+        """List the choices where they have a word: Enter means "go on" elsewhere, and must not change what it
+        does not show."""
+        if self.row.kind == "choice" and self.row.id in CHOSEN:
+            self.view.perform(self.row.id)
+        else:
+            self.action_change()
 
     def action_type(self) -> None:
         row = self.row

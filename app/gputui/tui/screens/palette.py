@@ -34,7 +34,7 @@ _LISTED: dict[str, tuple[str, ...]] = {
 }
 """The actions that are listed before anything is typed. Others have a key, or are found by their words."""
 
-_CHOSEN = ("sort", "theme", "order", "launcher", "ids")
+CHOSEN = ("sort", "theme", "order", "launcher", "ids")
 """Actions in whose place their choices are listed."""
 
 _BY_PERSON = ("people", "idle", "held")
@@ -52,7 +52,7 @@ _ALSO_NAMED = {
 _ACTING = ("launch", "detach", "return", "stop", "quit")
 """Actions that start or end something at once: only their own name finds them before others."""
 
-_LEFT_OUT = ("palette", "up", "down", "first", "last", "page_up", "page_down", "people", *_CHOSEN)
+_LEFT_OUT = ("palette", "up", "down", "first", "last", "page_up", "page_down", "people", *CHOSEN)
 """These, actions that nobody looks for by words, and `people`, whose words find the processes."""
 
 
@@ -107,7 +107,7 @@ class PaletteScreen(ListPage):
             *((row, self._set_of_launch) for row in option_rows.rows(app_state)),
         )
         for row, change in every:
-            for choice in row.choices if row.id in _CHOSEN else ():
+            for choice in row.choices if row.id in CHOSEN else ():
                 run = partial(change, row, choice)
                 word = BY_ID[row.id].query
                 yield choice_entry(word, row.label, choice, choice == row.value, run)
