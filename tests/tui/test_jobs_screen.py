@@ -114,6 +114,28 @@ async def test_d_starts_a_job_that_D_shows_and_that_outlives_the_screen(desk: De
     assert ended(job).status == 3
 
 
+async def test_D_opens_at_the_job_of_the_last_message_about_one(desk: Desk) -> None:
+    gate = desk.gate()
+    jobs = [ended(desk.sh(f"exit {n}")) for n in (0, 1)]
+    first = desk.sh(gate.wait)
+    async with session(environ=environ(desk)) as s:
+        await s.press("D")
+        assert screen(s).key == first.id
+        await s.press("escape")
+        s.main.show_message(f"job {jobs[0].id} ended with status 1 after 3s", "lost", "news")
+        s.main.show_message("another message")
+        await s.press("D")
+        assert screen(s).key == jobs[0].id
+        await s.press("k", "escape", "D")
+        assert screen(s).key == jobs[1].id, "where the user was is newer than the message"
+        await s.press("escape")
+        s.main.show_message("job z9z9 and its log removed")
+        await s.press("D")
+        assert screen(s).key == jobs[1].id, "a job without a row changes nothing"
+        gate.open()
+    assert ended(first).status == 0
+
+
 async def test_the_log_follows_and_the_end_is_shown(desk: Desk) -> None:
     first, second = desk.gate(), desk.gate()
     job = desk.sh(f"echo one; {first.wait}; echo two; {second.wait}; exit 3")
