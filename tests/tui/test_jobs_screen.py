@@ -114,6 +114,28 @@ async def test_d_starts_a_job_that_D_shows_and_that_outlives_the_screen(desk: De
     assert ended(job).status == 3
 
 
+async def test_D_opens_at_the_job_of_the_last_message_about_one(desk: Desk) -> None:
+    gate = desk.gate()
+    jobs = [ended(desk.sh(f"exit {n}")) for n in (0, 1)]
+    first = desk.sh(gate.wait)
+    async with session(environ=environ(desk)) as s:
+        await s.press("D")
+        assert screen(s).key == first.id
+        await s.press("escape")
+        s.main.show_message(f"job {jobs[0].id} ended with status 1 after 3s", "lost", "news")
+        s.main.show_message("another message")
+        await s.press("D")
+        assert screen(s).key == jobs[0].id
+        await s.press("k", "escape", "D")
+        assert screen(s).key == jobs[1].id, "where the user was is newer than the message"
+        await s.press("escape")
+        s.main.show_message("job z9z9 and its log removed")
+        await s.press("D")
+        assert screen(s).key == jobs[1].id, "a job without a row changes nothing"
+        gate.open()
+    assert ended(first).status == 0
+
+
 async def test_the_log_follows_and_the_end_is_shown(desk: Desk) -> None:
     first, second = desk.gate(), desk.gate()
     job = desk.sh(f"echo one; {first.wait}; echo two; {second.wait}; exit 3")
@@ -127,7 +149,7 @@ async def test_the_log_follows_and_the_end_is_shown(desk: Desk) -> None:
         await s.until(lambda: shown(s, "✕ failed, status 3"))
         assert refreshed(job).over
         assert "following" not in "\n".join(texts(s))
-        assert "none running, 1 ended" in texts(s)[0]
+        assert " 1 ended" in texts(s)[0] and "running" not in texts(s)[0]
 
 
 async def test_a_bar_that_rewrites_its_line_is_one_though_it_is_wider_than_the_screen(
@@ -744,7 +766,9 @@ def test_the_panel_has_a_line_a_job_and_the_log_is_on_its_page() -> None:
     for words in ("m6u5", "▶ running", "1h02m", "GPU 6", "train.py"):
         assert words in seen[1]
     assert len(seen) == 5 and not any("epoch" in line for line in seen)
-    assert "1 more" in panel(60, 4, running, *others)[0]
+    assert "1 running  5 ended" in panel(60, 4, running, *others)[0], "it counts what there is"
+    (head, *_) = panel(60, 20, *others)
+    assert "5 ended" in head and "running" not in head and "more" not in head
     (alone,) = panel(130, 4)
     assert "jobs and queue" in alone, "the panel keeps its place when there are no jobs any more"
 
@@ -822,7 +846,7 @@ def test_a_panel_of_one_line_has_the_job_that_was_started_last(state: str) -> No
     new = summary("zzzz", state=state, created=OPENED, waits=1)
     for jobs in ((*others, new), (new, *others)):
         rule, line = panel(80, 2, *jobs)
-        assert "zzzz" in line and "3 more" in rule
+        assert "zzzz" in line and "1 ended" in rule
         assert "zzzz" in "".join(panel(80, 5, *jobs))
 
 

@@ -165,7 +165,7 @@ async def test_a_panel_is_there_while_somebody_waits() -> None:
     assert "2 in line" in words[0] and ":queue" in words[0] and words[3].startswith(" next: ana")
     many = of(waiters=tuple(waiter(n, f"user{n}") for n in range(30)), jobs=())
     words = words_of_panel(many, 60, 6)
-    assert "30 in line" in words[0] and "26 more" in words[0]
+    assert "30 in line" in words[0] and "more" not in words[0]
     assert "user3" in words[4] and words[5].startswith(" next: user0")
     # In two lines, what the next one waits for is the most useful.
     words = words_of_panel(many, 60, 2)
@@ -207,7 +207,9 @@ def test_a_job_in_line_has_one_row_with_its_place() -> None:
         of(jobs=(mine, after), waiters=(waiter(1), waiter(2, ours=True, job="e3y2"))), 80, 8
     )
     assert sum("e3y2" in word for word in words) == 1 and "2 e3y2" in words[3]
-    assert "k9k9" in words[1] and "2 in line" in words[0]
+    assert "k9k9" in words[1] and "2 in line  1 waiting" in words[0], "each is counted once"
+    words = words_of_panel(of(jobs=(mine,), waiters=(waiter(1, ours=True, job="e3y2"),)), 80, 8)
+    assert "1 in line" in words[0] and "waiting" not in words[0]
 
 
 def job_of_ours(id: str, indices: tuple[int, ...]) -> Job:
@@ -220,7 +222,7 @@ def test_neither_jobs_nor_waiters_take_all_lines_of_the_panel() -> None:
     jobs = tuple(job_of_ours(f"a{n}a{n}", (n,)) for n in range(8))
     line = tuple(waiter(n, f"user{n}") for n in range(8))
     words = words_of_panel(of(jobs=jobs, waiters=line), 80, MOST_LINES)
-    assert len(words) == MOST_LINES and "10 more" in words[0] and words[-1].startswith(" next: ")
+    assert len(words) == MOST_LINES and "8 running  8 in line" in words[0] and words[-1].startswith(" next: ")
     assert sum("running" in row for row in words[1:]) == sum("user" in row for row in words[1:-1]) == 3
     assert sum("running" in row for row in words_of_panel(of(jobs=jobs, waiters=line[:1]), 80, 8)[1:]) == 5
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import re
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from gputui.choosing.grouping import ALL_REDUCE
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from gputui.jobs.experiments.request import Comparisons, ExperimentRequest
     from gputui.sources.simulated.source import SimulatedSource
     from gputui.system.environment import Environ
+    from gputui.tui.message_log import Message
 
 
 class JobsController:
@@ -42,6 +44,8 @@ class JobsController:
         self._comparisons, self._simulated = comparisons, simulated
         self.looked_at: Hashable | None = None
         """The job that the page last showed; None for the first job of the list at that time."""
+        self._told: Message | None = None
+        """The last message that has decided where the page opens."""
         self._started: str | None = None
         """The id of the job that was started last, until the page has taken it."""
 
@@ -62,6 +66,19 @@ class JobsController:
                 self._view.show_message(text, style, "lasting" if same else "news")
                 if self._write is not None:
                     self._write(terminal_notification(text))
+
+    def opens_at(self, ids: Sequence[Hashable]) -> Hashable | None:
+        """The one of these jobs that the last message about a job names; where there has been none since the
+        page was opened, the job that the page last showed."""
+        for message in reversed(self._view.messages):
+            if message is self._told:
+                break
+            words = re.findall(r"\w+", message.text)
+            named = [each for each in ids if each in words]
+            if named:
+                self._told = message
+                return named[0]
+        return self.looked_at
 
     # Stopping a job
 

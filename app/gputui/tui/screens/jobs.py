@@ -191,7 +191,6 @@ class JobsScreen(JobsPage):
     ) -> None:
         super().__init__(view)
         self._controller, self._environ, self._copy_text = controller, environ, copy_text
-        self.key = controller.looked_at
         self._stored, self._kept = Stored(), store.Kept()
         self._experiments: dict[str, Experiment] = {}
         """By the id of the job in their row."""
@@ -205,6 +204,7 @@ class JobsScreen(JobsPage):
         self._known: set[str] = set()
         self._jobs: tuple[Job, ...] = ()
         self._tail: tuple[str, Tail] | None = None
+        self.key = controller.opens_at(self.item_keys())
 
     # Painting
 

@@ -43,13 +43,13 @@ def numbers(jobs: Sequence[Job]) -> str:
     return ", ".join(counts(jobs))
 
 
-def counts(jobs: Sequence[Job]) -> list[str]:
-    """The same as a list."""
+def counts(jobs: Sequence[Job], in_line: int = 0) -> list[str]:
+    """The same as a list, the more important first; `in_line`: those in line, who are not among the jobs."""
     heads = [head for head, *_ in grouped(jobs)]
     waiting, ended = sum(job.state == "waiting" for job in heads), sum(job.over for job in heads)
-    found = [f"{len(heads) - waiting - ended or 'none'} running"] if jobs else []
-    found += [f"{waiting} waiting"] if waiting else []
-    return found + ([f"{ended} ended"] if ended else [])
+    running = len(heads) - waiting - ended
+    kinds = (running, "running"), (in_line, "in line"), (waiting, "waiting"), (ended, "ended")
+    return [f"{number} {kind}" for number, kind in kinds if number]
 
 
 def listed(

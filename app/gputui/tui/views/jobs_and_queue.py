@@ -37,17 +37,20 @@ _RECENT = 60.0
 _Row = Job | Turn
 
 
-def rows(app_state: AppState, recent: bool = False) -> tuple[list[Job], tuple[Turn, ...]]:
-    """The jobs and the waiters that have a line. A job that is in line is only among the waiters, which have
-    its place; of an experiment, there is only the job that runs it. With `recent`, without jobs that ended a
-    while ago."""
-    turns = app_state.outlook.turns
-    in_line = {turn.waiter.job for turn in turns if turn.waiter.ours}
+def _jobs(app_state: AppState) -> list[Job]:
+    """The jobs. One that is in line is only among the waiters, which have its place; of an experiment, there
+    is only the job that runs it."""
+    in_line = {turn.waiter.job for turn in app_state.outlook.turns if turn.waiter.ours}
     found = [group[0] for group in grouped(app_state.box.jobs)]
-    here = [job for job in found if not job.over and (job.in_line_for is None or job.id not in in_line)]
+    return [job for job in found if job.over or job.in_line_for is None or job.id not in in_line]
+
+
+def rows(app_state: AppState, recent: bool = False) -> tuple[list[Job], tuple[Turn, ...]]:
+    """The jobs and the waiters that have a line. With `recent`, without jobs that ended a while ago."""
+    found = _jobs(app_state)
     since = app_state.box.time - _RECENT if recent else 0.0
     ended = [job for job in found if job.over and (job.ended or 0.0) >= since]
-    return here + ended[:_MOST_ENDED], turns
+    return [job for job in found if not job.over] + ended[:_MOST_ENDED], app_state.outlook.turns
 
 
 def lines_wanted(app_state: AppState) -> int:
@@ -68,10 +71,9 @@ def panel(app_state: AppState, width: int, height: int) -> list[Line]:
     most = max(room - len(turns), room - room // 2)
     newest = sorted(of_jobs, key=lambda job: (job.over, -job.created))[:most]
     shown: list[_Row] = [*sorted(newest, key=place_in_list), *turns[: room - len(newest)]]
-    more = len(of_jobs) + len(turns) - len(shown) if shown else 0
     pages = [*["jobs"] * bool(app_state.box.jobs), *["queue"] * bool(turns)] or ["jobs"]
     keys = [key_of(page, app_state.screen.keymap) for page in pages]
-    head = title("jobs and queue", width, f"{more} more" * bool(more), *_numbers(app_state), *keys)
+    head = title("jobs and queue", width, *jobs.counts(_jobs(app_state), len(turns)), *keys)
     lines = [head, *_lines(app_state, shown, width - 1)]
     for reason in reasons:
         whole = hanging(reason, width - 1)
@@ -126,13 +128,3 @@ def _either(of_job: Column[Job], of_turn: Column[Turn]) -> Column[_Row]:
 
     most = min(of_job.most, of_turn.most)
     return Column("", lambda row: cell(row)[0], lambda row: cell(row)[1], of_job.right, of_job.least, most)
-
-
-def _numbers(app_state: AppState) -> list[str]:
-    """ "1 running", "2 in line", "3 ended": the more important first."""
-    of_jobs, in_line = jobs.counts(app_state.box.jobs), len(app_state.outlook.turns)
-    if not in_line:
-        return of_jobs
-    # That somebody waits is more than that nobody runs.
-    running = [each for each in of_jobs[:1] if each != "none running"]
-    return [*running, f"{in_line} in line", *of_jobs[1:]]
