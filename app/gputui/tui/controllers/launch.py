@@ -131,7 +131,7 @@ class LaunchController:
         present = command_line(options.additions, options.command) if line is None else line
         recent = (command_line(each.options.additions, each.options.command) for each in self._recent())
         recalled = [each for each in dict.fromkeys(recent) if each != present]
-        asks = command_input(present, what, line is not None, recalled, enter)
+        asks = command_input(present, what, recalled, enter)
         self._view.open(asks, partial(self._edited, then))
 
     def _recent(self) -> Launches:
