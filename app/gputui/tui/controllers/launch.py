@@ -600,10 +600,7 @@ class LaunchController:
             keys.insert(0, ("⏎", "yes"))
         except GroupingError as error:
             prompt = str(error)
-        other = "or type a number, to wait for that many of any GPUs"
-        line = LineScreen(
-            prompt, "", other, lambda typed: question(typed) and None, explain=question, keys=keys
-        )
+        line = LineScreen(prompt, check=lambda typed: question(typed) and None, explain=question, keys=keys)
         self._view.open(line, answered)
 
     def _join_line(self, line: str) -> None:
