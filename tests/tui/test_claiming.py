@@ -265,7 +265,7 @@ async def test_w_takes_a_number_in_place_of_what_is_selected(desk: Desk, environ
         await s.press("4", "5", "w")
         assert isinstance(s.app.screen, LineScreen) and "as a job" in s.app.screen.prompt
         await s.press("4", "space", *"tp=2")
-        assert "any 4 GPUs" in prompted(s)
+        assert "Wait for 4 GPUs" in prompted(s)
         await s.press("enter")
         await s.until(lambda: "first in line" in s.main.message)
         (job,) = all_jobs(desk.environ)
@@ -285,7 +285,7 @@ async def test_w_and_enter_wait_for_as_many_as_the_command_says_where_nothing_is
     command = (command[0].replace("torchrun", str(tmp_path / "torchrun")), *command[1:])
     async with session(command=command, environ=environ) as s:
         await s.press("@clear", "w")
-        assert ("any GPU" if count == 1 else "any 2 GPUs") in prompted(s)
+        assert ("for 1 GPU" if count == 1 else "for 2 GPUs") in prompted(s)
         await s.press("enter")
         await s.until(lambda: "starts when" in s.main.message)
     (job,) = all_jobs(desk.environ)
@@ -300,7 +300,7 @@ async def test_n_for_more_than_are_free_leads_to_the_line_for_as_many(environ: d
         assert s.app.screen is s.main, "what is typed has taken the place of what was wrong"
         assert s.main.message == "3 GPUs are free, 4 asked for: w waits in line for 4"
         await s.press("w")
-        assert "for any 4 GPUs" in prompted(s)
+        assert "for 4 GPUs" in prompted(s)
 
 
 def prompted(s: Session) -> str:
@@ -337,9 +337,10 @@ async def test_what_lacks_a_command_goes_on_once_it_is_typed(environ: dict[str, 
 async def test_w_says_which_place_one_would_have(environ: dict[str, str]) -> None:
     async with session(environ=environ) as s:
         await s.press("w")
-        assert "3rd in line, behind ana (4 GPUs), lee (1 GPU)" in prompted(s)
+        behind = "You are 3rd in line, behind ana (4 GPUs), lee (1 GPU)."
+        assert prompted(s) == f"Wait for 1 GPU, as a job? {behind}"
         await s.press("3")
-        assert "any 3 GPUs" in prompted(s)
+        assert "for 3 GPUs" in prompted(s)
 
 
 @pytest.mark.parametrize(

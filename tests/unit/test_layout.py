@@ -605,7 +605,8 @@ def test_without_a_launcher_the_title_names_the_program_that_starts() -> None:
 def test_the_title_says_that_the_command_may_be_a_job_where_nothing_else_is_told() -> None:
     app_state = AppState({}, LaunchOptions(("python", "train.py"))).with_snapshot(BOX)
     for state in (app_state, app_state.toggle(BOX.devices[4])[0]):
-        assert "d as a job" in _text(launch(state, 80, launch_room(24, 8, 1))[:1])
+        told = _text(launch(state, 80, launch_room(24, 8, 1))[:1])
+        assert "⏎ run · d as a job" in told and "come back" not in told
     untyped = replace(app_state, options=LaunchOptions())
     assert "job" not in _text(launch(untyped, 80, launch_room(24, 8, 1)))
 

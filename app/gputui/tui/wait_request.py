@@ -70,17 +70,12 @@ def what_it_does(line: str, app_state: AppState) -> str:
     job = "as a job" if app_state.demo is None else "as a job (the demo only rehearses it)"
     if place is None:
         return f"Run {job}? It starts {when_it_starts(request, app_state)}."
-    wanted = named if count is None else "any GPU" if count == 1 else f"any {devices_text(count)}"
+    wanted = named if count is None else devices_text(count)
     # A number that was asked for in vain leaves the selection as it was.
     other = count is not None and app_state.selected and not line.strip()
     instead = f", not only for the selected {named}" if other else ""
     behind = f", behind {names_in_line(ahead)}" if ahead else ""
-    wait = f"Wait for {wanted}{instead}"
-    if count is None and len(app_state.selected) == 1:
-        wait = f"{named} is {app_state.verdicts[request.names or ''].shown}: wait for it"
-    elif count is not None and app_state.is_full:
-        wait = f"No GPU is free: wait for {wanted}{instead}"
-    return f"{place.capitalize()}{behind}. {wait}, {job}?"
+    return f"Wait for {wanted}{instead}, {job}? You are {place}{behind}."
 
 
 def when_it_starts(request: DeviceRequest, app_state: AppState) -> str:

@@ -131,7 +131,7 @@ class LaunchController:
         present = command_line(options.additions, options.command) if line is None else line
         recent = (command_line(each.options.additions, each.options.command) for each in self._recent())
         recalled = [each for each in dict.fromkeys(recent) if each != present]
-        asks = command_input(present, what, line is not None, recalled, enter)
+        asks = command_input(present, what, recalled, enter)
         self._view.open(asks, partial(self._edited, then))
 
     def _recent(self) -> Launches:
@@ -603,10 +603,7 @@ class LaunchController:
             keys.insert(0, ("⏎", "yes"))
         except GroupingError as error:
             prompt = str(error)
-        other = "or type a number, to wait for that many of any GPUs"
-        line = LineScreen(
-            prompt, "", other, lambda typed: question(typed) and None, explain=question, keys=keys
-        )
+        line = LineScreen(prompt, check=lambda typed: question(typed) and None, explain=question, keys=keys)
         self._view.open(line, answered)
 
     def _join_line(self, line: str) -> None:

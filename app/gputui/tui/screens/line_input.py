@@ -119,9 +119,7 @@ class LineScreen(ModalScreen[str | None]):
         return found if isinstance(found, str) else None
 
 
-def command_input(
-    line: str, what: str, edited: bool, recalled: Sequence[str], enter: str = "accept"
-) -> LineScreen:
+def command_input(line: str, what: str, recalled: Sequence[str], enter: str = "accept") -> LineScreen:
     """A screen that asks for a command, named `what`, initially `line`; `enter` is what Enter does, the rest
     as for a LineScreen. A line with an open quote or with shell syntax is not accepted: Tab rewrites shell
     syntax as a call of a shell."""
@@ -150,9 +148,9 @@ def command_input(
         example,
         error_in,
         explain=explain,
-        edited=edited,
+        edited=True,
         rewrite=rewrite,
         input=CommandLine,
-        keys=(("⏎", enter), ("esc", "cancel")),
+        keys=((("ctrl+u", "clear"),) if line else ()) + (("⏎", enter), ("esc", "cancel")),
         recalled=recalled,
     )

@@ -55,8 +55,8 @@ def launch(
     asking  whether a question over it has the launch line and the warnings: the lines are then blank
     """
     name, keymap, decided = _title(app_state), app_state.screen.keymap, app_state.selection.decided
-    edit, copy, key, run, job, back = (
-        key_of(action, keymap) for action in ("edit", "copy", "launch_page", "launch", "detach", "return")
+    edit, copy, key, run, job = (
+        key_of(action, keymap) for action in ("edit", "copy", "launch_page", "launch", "detach")
     )
     line, to_type = app_state.launch.line, f"press {edit} to type a command"
     tail = [f"the demo's example: {edit} to edit"] if app_state.is_example else []
@@ -87,7 +87,7 @@ def launch(
     if app_state.launch.remarks and not remarks and not page and not tail:
         tail = [f"{key} shows notes"]
     if app_state.options.command and not (page or app_state.is_example):
-        tail.append(f"{run} run · {job} as a job · {back} and come back")
+        tail.append(f"{run} run · {job} as a job")
     return _in_room([title(name, width, *tail)], [*lines, *remarks], room, page)
 
 

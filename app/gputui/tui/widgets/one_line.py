@@ -18,21 +18,11 @@ class OneLine(Input):
 
 
 class CommandLine(OneLine):
-    """A command input: keeps all lines of a paste, joined after a backslash; other line breaks are shown.
-
-    Typing replaces a selected command, except that a space or "-" adds an argument: no command begins so.
-    """
+    """A command input: keeps all lines of a paste, joined after a backslash; other line breaks are shown."""
 
     @property
     def _value(self) -> Text:
         return Text(self.value.replace("\n", "⏎"), no_wrap=True, overflow="ignore", end="")
-
-    async def _on_key(self, event: events.Key) -> None:
-        if self.value and self.selected_text == self.value and event.character in (" ", "-"):
-            self.action_end()
-            if event.character == "-" and not self.value.endswith(" "):
-                self.insert_text_at_cursor(" ")
-        await super()._on_key(event)
 
     def _on_paste(self, event: events.Paste) -> None:
         # Textual's own handler keeps only the first line.
