@@ -369,6 +369,13 @@ def test_no_row_stands_for_a_device_in_use_and_for_an_idle_one() -> None:
     assert [GLYPHS["idle"] in line for line in found] == [True, False]
 
 
+def test_no_row_stands_for_much_memory_and_for_little() -> None:
+    """Two jobs that one script has started: the mean was nobody's."""
+    state = app_state(job(1, memory=68 * GIB), job(2, memory=29 * GIB), job(3, memory=67 * GIB))
+    _, _, *found = texts(processes(state, 76, 10))
+    assert [line.split()[0] for line in found] == ["0,2", "1"] and "29.0G" in found[1]
+
+
 def test_unequal_and_unknown_memory_of_a_folded_job() -> None:
     unequal = app_state(job(1, memory=60 * GIB), job(2, memory=62 * GIB))
     assert "2 × ~61.0G" in texts(processes(unequal, 76, 10))[2]

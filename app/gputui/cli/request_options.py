@@ -185,8 +185,8 @@ def add_wait_option(parser: argparse.ArgumentParser) -> None:
         const=math.inf,
         type=duration_type(),
         metavar="TIME",
-        help="wait in line until enough are free; with TIME, at most that long (90, 30m,"
-        " 2h), then take what is free or end with status 124",
+        help="wait in line until enough are free; with TIME (90, 30m, 2h), at most that long:"
+        " then end with status 124, unless enough are free at that moment",
     )
     add_window_option(parser)
 

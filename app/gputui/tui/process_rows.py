@@ -6,7 +6,7 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, Literal
 
 from gputui.choosing.idleness import is_worth_saying
@@ -207,8 +207,17 @@ def groups(app_state: AppState) -> list[ProcessGroup]:
         # The table's row already tells why a device without a process is not free.
         if group[0][1] is None:
             continue
-        for idle in (True, False):
-            part = [each for each in group if _is_idle(app_state, each[0]) is idle and each[0].key in listed]
+        largest = max(process.memory or 0 for _, process in group if process)
+        for idle, small in product((True, False), (False, True)):
+            part = [
+                (device, process)
+                for device, process in group
+                if _is_idle(app_state, device) is idle
+                # A mean of unlike amounts is nobody's, and hides which of them works.
+                and (process is not None and process.memory is not None and 2 * process.memory < largest)
+                is small
+                and device.key in listed
+            ]
             if part:
                 ranked.append((idle, group[0][1].own, tuple(part)))
     return [group for *_, group in sorted(ranked, key=lambda each: each[:2], reverse=True)]
