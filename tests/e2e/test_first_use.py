@@ -254,7 +254,7 @@ def test_a_device_taken_between_choosing_and_enter_is_asked_about(
     # Twenty seconds later, somebody runs on GPU 6.
     simulated_nvml.show_box(BOXES["dgx-h100"], elapsed=20.0)
     terminal.send("\r")
-    terminal.until("start anyway").until("GPU 6 is busy (was free)")
+    terminal.until("start anyway").until("GPU 6 (cuda:0) is busy (was free)")
     terminal.send("n")
     terminal.until(lambda t: "start anyway" not in t.text)
     terminal.send("q")

@@ -85,7 +85,7 @@ async def test_who_may_be_asked_for_an_idle_device_is_said_wherever_it_is_select
         assert any("ask bo" in line for line in texts(s))
         await s.press("escape", "enter")
         await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
-        assert isinstance(s.app.screen, ConfirmScreen) and "ask bo" in "".join(s.app.screen.reasons)
+        assert isinstance(s.app.screen, ConfirmScreen) and "Ask bo." in "".join(s.app.screen.reasons)
 
 
 async def test_what_is_on_the_page_is_read_in_full_and_no_longer_than_that(

@@ -652,7 +652,7 @@ async def test_a_device_that_was_taken_meanwhile_is_asked_about() -> None:
         await s.press("enter")
         await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
         (reason,) = s.app.screen.reasons
-        assert "GPU 4 is busy (was free): eve" in reason
+        assert "GPU 4 (cuda:0) is busy (was free): eve" in reason
         await s.press("enter")
         assert isinstance(s.app.screen, ConfirmScreen), "a second Enter must start nothing unread"
         await s.press("n")

@@ -49,7 +49,7 @@ async def test_a_device_that_was_taken_meanwhile_is_asked_about(
         s.source.snapshot = taken_by_eve()
         await s.press(key)
         await s.until(lambda: isinstance(s.app.screen, ConfirmScreen))
-        assert "GPU 4 is busy (was free): eve" in str(s.app.screen.reasons)  # type: ignore[attr-defined]
+        assert "GPU 4 (cuda:0) is busy (was free): eve" in str(s.app.screen.reasons)  # type: ignore[attr-defined]
         await s.press("n")
         assert not started(s, key, desk)
         assert load(environ) == ()

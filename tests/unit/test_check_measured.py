@@ -198,7 +198,7 @@ def test_a_busy_device_is_left_alone_unless_forced(tmp_path: Path) -> None:
     keys = [device.key for device in fake.snapshot.devices]
     measured = fake.measure()
     assert [key for key, _ in measured.skipped] == [keys[1]]
-    assert measured.skipped[0][1].startswith("busy: mira is running train.py")
+    assert measured.skipped[0][1].startswith("busy: mira runs train.py")
     assert set(measured.pairs) == {(keys[0], keys[2]), (keys[2], keys[0])}
     assert len(fake.measure(force=True).pairs) == 6
 

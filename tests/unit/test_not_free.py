@@ -92,14 +92,19 @@ def test_cpu_only_has_no_devices() -> None:
         (
             gpu(5),
             busy(gpu(5)),
-            "cuda:0 = GPU 5 is busy (was free): mira is running train.py (pid 4242), 1h, 20.0G",
+            "GPU 5 (cuda:0) is busy (was free): mira runs train.py (pid 4242, 1h, 20.0G)",
         ),
         (
             busy(gpu(0)),
             busy(gpu(0), job(user=None, command=None, note=ANOTHER_NAMESPACE)),
-            "cuda:0 = GPU 0 is busy: pid 4242, no visible owner (outside this container), 1h, 20.0G",
+            "GPU 0 (cuda:0) is busy: pid 4242, no visible owner (outside this container), 1h, 20.0G",
         ),
-        (gpu(0), None, f"cuda:0 = {gpu(0).key} is no longer present"),
+        (
+            gpu(0),
+            replace(busy(gpu(0), job(user="bo")), utilization=0, idle_since=NOW - 720),
+            "GPU 0 (cuda:0) is idle 12m (was free): bo holds it with train.py (pid 4242, 1h, 20.0G). Ask bo.",
+        ),
+        (gpu(0), None, f"{gpu(0).key} (cuda:0) is no longer present"),
     ],
 )
 def test_a_line_has_the_rank_the_device_its_states_and_the_reason(

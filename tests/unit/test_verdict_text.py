@@ -81,17 +81,17 @@ TEXTS: list[tuple[State, Cause, str, str]] = [
         "only processes that your rules ignore (ana, dcgm)",
         "free, ignoring ana, dcgm",
     ),
-    ("busy", UsedBy((job(),)), "mira is running train.py (pid 4242), 1h, 20.0G", "mira train.py 1h"),
+    ("busy", UsedBy((job(),)), "mira runs train.py (pid 4242, 1h, 20.0G)", "mira train.py 1h"),
     (
         "busy",
         UsedBy((job(memory=None, started=None), job(2))),
-        "mira is running train.py (pid 4242), and 1 more process",
+        "mira runs train.py (pid 4242), and 1 more process",
         "mira train.py +1",
     ),
     (
         "busy",
         UsedBy((job(), job(2), job(3)), exclusive=True),
-        "mira is running train.py (pid 4242), 1h, 20.0G, and 2 more processes; exclusive mode:"
+        "mira runs train.py (pid 4242, 1h, 20.0G), and 2 more processes; exclusive mode:"
         " no other program can start",
         "mira train.py 1h +2",
     ),
@@ -381,11 +381,14 @@ def test_nothing_that_chooses_imports_the_text() -> None:
 
 def test_who_looks_at_a_demo_is_spoken_to() -> None:
     verdict = Verdict("busy", UsedBy((job(user="you"),)))
-    assert reason(verdict, NOW).startswith("you are running train.py")
+    assert reason(verdict, NOW).startswith("you run train.py")
 
 
 def test_a_program_of_which_nobody_makes_use_is_not_said_to_be_running() -> None:
-    for user, own, verb in (("mira", False, "mira has train.py"), ("mira", True, "you have train.py")):
+    for user, own, verb in (
+        ("mira", False, "mira holds it with train.py"),
+        ("mira", True, "you hold it with train.py"),
+    ):
         idle = Verdict("busy", UsedBy((replace(job(user=user), own=own),), idle_since=NOW - 3600, idle=True))
         assert verb in reason(idle, NOW) and "idle 1h" in reason(idle, NOW)
         assert "running" not in reason(idle, NOW) and "busy" not in state_and_reason(idle, NOW)
@@ -393,6 +396,6 @@ def test_a_program_of_which_nobody_makes_use_is_not_said_to_be_running() -> None
         assert sentence.startswith("idle 1h: ") and sentence.count("idle") == 1
         assert state_and_reason(idle, NOW, " (was free)").startswith("idle 1h (was free): ")
         for text in (sentence, state_and_brief(idle, NOW)):
-            assert text.endswith(": ask mira") == (not own)
+            assert text.endswith("ask mira") == (not own)
             assert "ask" not in reason(idle, NOW), "that is for documents"
         assert own or state_and_brief(idle, NOW).startswith("mira's, unused 1h")

@@ -86,31 +86,35 @@ def brief(verdict: Verdict, now: float) -> str:
     return _texts(verdict.cause, now)[1]
 
 
-def state_and_reason(verdict: Verdict, now: float, was: str = "") -> str:
-    """ "busy: mira is running python (pid 4242), 3h"; of a device that its user has long not used, first for
-    how long, and last whom to ask for it. `was` follows the state."""
+def state_and_reason(verdict: Verdict, now: float, was: str = "", ask: str = "; ask {}") -> str:
+    """ "busy: mira runs python (pid 4242, 3h)"; of a device that its user has long not used, first for how
+    long, and last whom to ask for it. `was` follows the state."""
     why = reason(verdict, now)
     idle = verdict.shown == "idle" and idle_text(verdict.cause, now)
     if idle:
         why = why.replace(f", {idle}", "", 1)
-    return f"{idle or verdict.shown}{was}: {why}{_whom_to_ask(verdict.cause)}"
+    return f"{idle or verdict.shown}{was}: {why}{_whom_to_ask(verdict.cause, ask)}"
 
 
 def state_and_brief(verdict: Verdict, now: float) -> str:
     """ "busy: mira python 3h", or "claimed by ana 2h", where the brief text already begins with the state;
     "bo's, unused 40m: ask bo" of a device that its user has long not used."""
     few, cause = brief(verdict, now), verdict.cause
-    if (ask := _whom_to_ask(cause)) and isinstance(cause, UsedBy) and cause.idle_since is not None:
+    if (
+        (ask := _whom_to_ask(cause, ": ask {}"))
+        and isinstance(cause, UsedBy)
+        and cause.idle_since is not None
+    ):
         user = printable(cause.processes[0].user or UNKNOWN)
         return f"{user}'s, unused {at_least(Seen.span(cause.idle_since, now))}{ask}"
     return few if _says_state(cause) else f"{verdict.shown}: {few}"
 
 
-def _whom_to_ask(cause: Cause) -> str:
-    """ ": ask bo", of a device that another user has long not used; "" of any other."""
+def _whom_to_ask(cause: Cause, ask: str) -> str:
+    """ "; ask bo", in that form, of a device that another user has long not used; "" of any other."""
     if isinstance(cause, UsedBy) and cause.idle:
         user, own = cause.processes[0].user, cause.processes[0].own
-        return "" if user is None or own else f": ask {printable(user)}"
+        return "" if user is None or own else ask.format(printable(user))
     return ""
 
 
@@ -179,19 +183,19 @@ def not_free_lines(found: Mapping[str, NotFree], now: Snapshot) -> dict[str, str
     for key, each in found.items():
         name = vendor_named(each.vendor).device(each.rank)
         if each.device is None or each.verdict is None:
-            lines[key] = f"{name} = {key} is no longer present"
+            lines[key] = f"{key} ({name}) is no longer present"
             continue
+        line = f"GPU {now.label(each.device)} ({name}) is "
         job = own_job_on(now, each.verdict, key)
         if job is not None:
-            lines[key] = f"{name} = GPU {now.label(each.device)} is {in_use_by(job, now.time)}"
+            lines[key] = line + in_use_by(job, now.time)
             continue
         was = f" (was {each.before})" if each.before and each.before != each.verdict.state else ""
         verdict, cause = each.verdict, each.verdict.cause
         if isinstance(cause, ClaimedBy):
             # The line stays while a question is open: an age in it would stand still.
             verdict = replace(verdict, cause=cause._replace(claim=replace(cause.claim, since=None)))
-        told = state_and_reason(verdict, now.time, was)
-        lines[key] = f"{name} = GPU {now.label(each.device)} is {told}"
+        lines[key] = line + state_and_reason(verdict, now.time, was, ". Ask {}.")
     return lines
 
 
@@ -309,6 +313,7 @@ def _texts(cause: Cause, now: float) -> tuple[str, str]:
 def _used_by(processes: tuple[Process, ...], now: float, unused: str, idle: bool) -> tuple[str, str]:
     main, more = processes[0], len(processes) - 1
     age = _age(main.started, now)
+    figures = f"{age and f',{age}'}{'' if main.memory is None else f', {size(main.memory)}'}"
     if main.user is None:
         # Without a note, the owner has not been looked up yet: the first reading does not do that.
         few = f"pid {main.pid}{f', {printable(main.note)}' if main.note else ''}"
@@ -317,15 +322,13 @@ def _used_by(processes: tuple[Process, ...], now: float, unused: str, idle: bool
         if main.note == ENDED:
             # Its number means nothing to anybody: the memory may belong to somebody in a container.
             few, full = OWNER_UNKNOWN, f"{OWNER_UNKNOWN} (process {main.pid} has {main.told})"
+        full += figures
     else:
         user, what = person(main.user, main.own), program(main.command or UNKNOWN)
         full, few = (
-            f"{user} {_does(user, idle)} {what} (pid {main.pid})",
+            f"{user} {_does(user, idle)} {what} (pid {main.pid}{figures})",
             f"{user} {what}{age}",
         )
-    full += age and f",{age}"
-    if main.memory is not None:
-        full += f", {size(main.memory)}"
     if more:
         full += f", and {more} more process{'es' if more > 1 else ''}"
         few += f" +{more}"
@@ -338,10 +341,9 @@ def _used_by(processes: tuple[Process, ...], now: float, unused: str, idle: bool
 
 
 def _does(user: str, idle: bool) -> str:
-    """The verb before a program: of one that does nothing, nobody says that it is running."""
-    if idle:
-        return "have" if user == YOU else "has"
-    return "are running" if user == YOU else "is running"
+    """The verb before a program: of one that does nothing, nobody says that it runs."""
+    verb = ("hold", " it with") if idle else ("run", "")
+    return ("" if user == YOU else "s").join(verb)
 
 
 def idle_text(cause: Cause, now: float) -> str:

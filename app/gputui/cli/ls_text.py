@@ -76,7 +76,7 @@ def table(snapshot: Snapshot, judged: Verdicts, width: int | None, colour: bool)
 
 
 def _state_and_why(verdict: Verdict, now: float) -> str:
-    """Return "busy    mira is running python (pid 4242), 3h", with one reason per line."""
+    """Return "busy    mira runs python (pid 4242, 3h)", with one reason per line."""
     return f"{verdict.shown:<7} {reason(verdict, now)}"
 
 
