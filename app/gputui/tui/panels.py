@@ -73,9 +73,10 @@ class Panel:
 def _size_of_processes(app_state: AppState, width: int) -> Size:
     if not (app_state.rows or app_state.filter_hides_all):
         return NOTHING
-    least, reserved = (4, _RESERVED) if width >= WIDE else (2, _RESERVED_BELOW)
+    # Where there is room, there are lines for a second process on a device, too.
+    least, kept, reserved = (4, 2, _RESERVED) if width >= WIDE else (2, 0, _RESERVED_BELOW)
     # Reserve a line for each of these devices, so that a process that starts there has one.
-    rows = len(app_state.once(groups)) + min(devices_to_come(app_state), reserved)
+    rows = len(app_state.once(groups)) + min(max(kept, devices_to_come(app_state)), reserved)
     return Size(least, max(2 + rows, lines_with_heading(app_state)))
 
 
