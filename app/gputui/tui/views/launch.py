@@ -112,20 +112,21 @@ def _remarks(remarks: Sequence[str], width: int, most: int, more: str) -> list[L
 
 
 def _warnings(warnings: Sequence[str], width: int, room: int, taken: int, key: str) -> list[Line]:
-    """The warnings in fewer than `room` lines, as one is the launch line's, which wants `taken` of them.
+    """The warnings in the lines that the launch line, which wants `taken` of them, leaves, or in half of the
+    room.
 
-    Each is shown whole on its own lines. Where they would leave the launch line less than it wants and less
-    than half of the room, short ones are beside each other, and a long one is cut to one line. If even these
-    do not fit, the last line counts the others, with the `key` for all.
+    Each is shown whole on its own lines. Where these are too many, short ones are beside each other, and a
+    long one is cut to one line. If even these do not fit, the last line counts the others, with the `key` for
+    all.
     """
     sign = ("  ! ", "warn")
     rows = [(sign, (warning, "warn")) for warning in warnings]
     lines: list[Line] = [line for row in rows for line in hanging(((" ", ""), *row), width)]
-    if len(lines) >= room or len(lines) > max(room // 2, len(rows), room - taken):
+    kept = max(room // 2, room - taken)
+    if len(lines) > kept:
         lines = flow(rows, width)
-    if len(lines) < room:
+    if len(lines) <= kept:
         return lines
-    kept = max(0, room - 1)
     others = sum(line.count(sign) for line in lines[kept:])
     more = f" … {counted(others, 'more warning')}"
     return _ending(lines[:kept], f"{more}: {key}" if key and width >= _NAMED else more, width)
