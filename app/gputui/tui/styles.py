@@ -73,18 +73,17 @@ def look(name: str, variables: Mapping[str, str], colored: bool = True) -> Style
     color, background = (
         Color.parse(variables[each]) if each else None for each in (found.color, found.background)
     )
-    plain = not colored and found.color not in ("", "rest") and not background
+    ground = Color.parse(variables["background"]).brightness
+    plain = not colored and found.color not in ("", "rest", "background")
     strong = level == "-high" or (plain and found.color == "idle")
     text = "bold" if strong else variables.get(found.text, found.text)
     if plain:
-        ground = Color.parse(variables["background"]).brightness
         shades = (Color.parse(variables[each]) for each in (found.color, "dim"))
         color = max(shades, key=lambda shade: abs(shade.monochrome.brightness - ground))
-    elif level and color is not None and color.ansi is None and colored:
+    elif level and color is not None and color.ansi is None:
         if level != "-high":
             color = color.blend(Color.parse(variables["dim"]), _QUIETER)
         else:
-            on_light = Color.parse(variables["background"]).brightness > 0.5
-            color = color.lighten(-_BRIGHTER if on_light else _BRIGHTER)
+            color = color.lighten(-_BRIGHTER if ground > 0.5 else _BRIGHTER)
     colors = [each and each.rich_color for each in (color, background)]
     return Style(color=colors[0], bgcolor=colors[1]) + Style.parse(text)

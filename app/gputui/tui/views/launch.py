@@ -65,12 +65,14 @@ def launch(
     lines = prompt_lines(wrap(line, width - 4), "" if decided else "dim")
     # The launch line keeps at least one line: what Enter starts matters more than the notes on it.
     told = (*app_state.launch.warnings, *app_state.warnings)
-    refused = app_state.launch.refused
-    if refused is not None and decided and refused not in told:
-        told = (refused, *told)
-    warnings = _warnings(told, width, room.lines, len(lines), "" if page else key)
-    if told and not warnings:
-        tail = [f"{counted(len(told), 'warning')}: {key}", *tail]
+    refusal, shown = app_state.launch.refusal, told
+    if refusal is not None and decided:
+        told = (refusal, *(each for each in told if each != refusal))
+        # Until that is solved, the rule is enough for the others.
+        shown = told if page else told[:1]
+    warnings = _warnings(shown, width, room.lines, len(lines), "" if page else key)
+    if hidden := told[len(shown) * bool(warnings) :]:
+        tail = [f"{counted(len(hidden), 'more warning' if warnings else 'warning')}: {key}", *tail]
     lines_of_it = max(1, room.lines - len(warnings))
     if len(lines) > lines_of_it:
         more = " …"

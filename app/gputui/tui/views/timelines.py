@@ -128,7 +128,7 @@ def zoom_name(zoom: int) -> str:
 
 def timelines_pane(app_state: AppState, width: int, height: int) -> list[Line]:
     """A rule, the charts of all devices, and the axis."""
-    if app_state.snapshot is None or height < 3:
+    if app_state.snapshot is None:
         return []
     devices = app_state.once(charted)
     lines, frame = charts_of(app_state, width, height - 1, device=devices[0] if len(devices) == 1 else None)
