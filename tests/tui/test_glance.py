@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 
 import pytest
+from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
 
@@ -17,7 +18,7 @@ from gputui.inventory.snapshot import Snapshot
 from gputui.launching.launch_options import LaunchOptions
 from gputui.tui.app_state import AppState
 from gputui.tui.styles import LOOKS, look
-from gputui.tui.theme import DARK, LIGHT, THEMES
+from gputui.tui.theme import ANSI, DARK, LIGHT, THEMES
 from gputui.tui.views.first_frame import frame
 from gputui.tui.views.table import columns_of, row, state_of
 from gputui.tui.widgets.lines import Lines
@@ -140,14 +141,38 @@ def test_three_strengths_of_a_state_can_be_told_apart_and_read(state: str, theme
     assert all(min(each, 1 - each) < 0.15 for each in apart), "the hue stays that of the state"
 
 
-def test_without_shades_of_colours_a_low_load_is_dim_and_a_high_one_bold() -> None:
-    ansi = next(theme for theme in THEMES if theme.name == "ansi")
-    for theme, colored in ((ansi, True), (DARK, False)):
+def test_without_shades_of_colours_a_low_load_can_be_read_and_a_high_one_is_bold() -> None:
+    for theme, colored in ((ANSI, True), (ANSI, False), (DARK, False), (LIGHT, False)):
         variables = theme.to_color_system().generate() | theme.variables
         low, middle, high = (look(f"busy{level}", variables, colored) for level in ("-low", "", "-high"))
-        assert [each.dim for each in (low, middle, high)] == [True, None, None]
-        assert [each.bold for each in (low, middle, high)] == [None, None, True]
-        assert look("busy-quiet", variables, colored) == middle, "other numbers can be read"
+        assert low == middle == look("busy-quiet", variables, colored)
+        assert high == middle + Style(bold=True)
+
+
+@each_row("theme", THEMES, ids=lambda theme: theme.name)
+def test_no_text_is_faint_in_the_terminals_colours_or_without_any(theme: Theme) -> None:
+    variables = theme.to_color_system().generate() | theme.variables
+    for name, level, colored in product(LOOKS, ("", "-low", "-high", "-quiet"), (True, False)):
+        style = look(f"{name}{level}", variables, colored)
+        assert not style.dim, name
+        if not colored and theme is not ANSI and LOOKS[name].color not in ("", "background", "rest"):
+            assert style.color is not None and style.color.triplet is not None
+            gray = Color.parse(style.color.triplet.hex).monochrome.hex
+            background = Color.parse(theme.background).monochrome.hex
+            assert contrast(gray, background) >= 4.5, name
+    assert look("idle", variables, colored=False).bold
+    # Plain blue on black cannot be read on most terminals.
+    assert all(variables.get(each.color) != "ansi_blue" for each in LOOKS.values())
+
+
+async def test_without_colours_a_terminal_of_sixteen_has_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had black text on black."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with session(environ={"TERM": "xterm"}) as s:
+        strips = s.app.screen._compositor.render_strips()
+        styles = [style for strip in strips for _, style, _ in strip if style is not None]
+        colors = {color for style in styles for color in (style.color, style.bgcolor) if color is not None}
+        assert styles and all(color.is_default for color in colors)
 
 
 @each_row("theme", THEMES, ids=lambda theme: theme.name)

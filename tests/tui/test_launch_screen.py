@@ -176,6 +176,7 @@ async def test_devices_that_cannot_work_together_are_refused_beside_the_line(env
         await s.press("1", "2")
         refusal = s.main.app_state.launch.refusal
         assert refusal is not None and refusal in " ".join(" ".join(s.texts("#launch")).split())
+        assert "1 more warning: :launch page" in s.texts("#launch")[0]
         await s.press("1", "3")
         assert s.main.app_state.launch.refusal is None
 

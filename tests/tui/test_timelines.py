@@ -17,6 +17,8 @@ from gputui.inventory.snapshot import HostLoad, Snapshot
 from gputui.timeline import ring_file
 from gputui.timeline.store import Metric, Span, Store
 from gputui.tui.app_state import AppState
+from gputui.tui.layout import lay_out
+from gputui.tui.panels import parts
 from gputui.tui.screens.timelines import TimelinesScreen
 from gputui.tui.views.text import Line, width_of
 from gputui.tui.views.timelines import (
@@ -120,9 +122,18 @@ def test_the_axis_counts_back_from_now_and_shows_the_clock_for_hours() -> None:
     assert time.strftime("%H:00", time.localtime(NOW - 4 * 3600))[3:] == "00" and hours.count(":00") >= 3
 
 
-def test_more_devices_than_lines_are_counted() -> None:
-    head = _texts(timelines_pane(_seen(*map(gpu, range(16))), 80, 10))[0]
-    assert "9 more :timelines" in head and "last 5m" in head
+@each_row("count", [2, 8, 16])
+@each_row("width", [60, 80, 110])
+def test_the_main_screen_has_the_timelines_of_all_gpus_or_none(width: int, count: int) -> None:
+    devices = [*map(gpu, range(count))]
+    state, keys, shown = _seen(*devices), {each.key for each in devices}, set()
+    for height in range(10, 60):
+        lines = dict(lay_out(width, height, count, 5, parts(state, width)).heights).get("timelines", 0)
+        frame = charts_of(state, width, lines - 1)[1] if lines else None
+        assert frame is None or frame.shown == keys, height
+        assert bool(lines) == bool(frame)
+        shown.add(bool(lines))
+    assert shown == {True, False}
 
 
 @each_row(("width", "charts"), [(70, 1), (80, 2), (200, 3)])

@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.cells import cached_cell_len
@@ -20,6 +20,7 @@ from textual import events
 from textual.app import App
 from textual.await_complete import AwaitComplete
 from textual.driver import Driver
+from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -116,6 +117,10 @@ class GputuiApp(App[Outcome]):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return DARK.variables
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        # Textual chooses them before there is a theme: the terminal's own colours would be black on black.
+        return [NoColor()] if self.no_color and self.native_ansi_color else super().get_line_filters()
 
     def on_mount(self) -> None:
         self.call_after_refresh(in_background, "import what the first selection needs", _settle)

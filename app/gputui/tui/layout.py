@@ -33,12 +33,13 @@ _ROWS_KEPT, _ROWS_KEPT_SHORT = 5, 3
 _LINES_KEPT = 4
 """Lines of the launch line and its warnings that may take the place of further rows."""
 
-_FEW = 9
-"""Lines below the table that, in one column, are for the processes first: of the user's jobs and the queue,
-the numbers in a heading are enough, as the table has their devices."""
+_FEW, _ROW = 9, 7
+"""Lines below the table that, in one column, are for the processes first, as the table has the devices of the
+user's jobs and of the queue: of these there is a row, and below the last number only a heading."""
 
-_NOTES, _NOTES_SHORT, _LOW = 2, 1, 24
-"""Lines for warnings and remarks below the launch line; the same on a terminal lower than the last."""
+_NOTES, _NOTES_SHORT, _LOW = 2, 1, 50
+"""Lines for warnings and remarks below the launch line, which are there before a device is selected, because
+a selection moves nothing; the same on a terminal lower than the last."""
 
 
 class Size(NamedTuple):
@@ -110,11 +111,12 @@ class Layout:
 
 def launch_room(height: int, devices: int, wanted: int) -> LaunchRoom:
     """The room of the launch, whatever is selected: the lines that its launch line may take (`wanted`), and
-    some for notes, unless they would take the last rows of a table that else is shown whole."""
+    some for notes, unless they would take the last rows of a table that else is shown whole. Half of the
+    lines below such a table are for the panels, however long the command is."""
     around = 7 if has_rules(height) else 5 if height >= _TINY else 3
     left = height - min(devices, _MOST_ROWS) - around
     kept = height - min(devices, _ROWS_KEPT if has_rules(height) else _ROWS_KEPT_SHORT) - around
-    most = max(1, left, min(_LINES_KEPT, kept))
+    most = max(1, (left + 1) // 2, min(_LINES_KEPT, kept))
     notes = _NOTES if height >= _LOW else _NOTES_SHORT
     if wanted <= left:
         notes = min(notes, left - wanted)
@@ -165,7 +167,8 @@ def lay_out(
         left, beside = beneath, Column(side_width(width), share(room, side))
         width -= beside.width + 1
     elif left_over < _FEW:
-        heading = {part.name: Size(1, 1, max(part.size[1:3])) for part in side if not part.grows}
+        few = 1 + (left_over >= _ROW)
+        heading = {part.name: Size(few, few, max(part.size[1:3])) for part in side if not part.grows}
         left = [replace(part, size=heading.get(part.name, part.size)) for part in left]
     heights = share(left_over, left)
     if shown is None:

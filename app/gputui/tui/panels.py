@@ -29,7 +29,7 @@ NOTHING = Size(0, 0)
 _MOST_LINKED = 8
 """The most GPUs for which the matrix of links is shown next to the table. The topology page shows more."""
 
-_RESERVED, _RESERVED_BELOW = 8, 2
+_RESERVED, _RESERVED_BELOW = 8, 1
 """Most lines that a panel reserves for devices, where there are two columns and where there is one: other
 panels need lines."""
 
@@ -100,9 +100,9 @@ def _size_of_timelines(app_state: AppState, _: int) -> Size:
     count = len(app_state.once(charted))
     if not count:
         return NOTHING
-    # Charts next to each other have headings: with one line less, an axis would have no chart above it.
+    # The rule, the axis, and the headings of charts next to each other. Some of the GPUs are no overview.
     heads = 2 + (count > 1)
-    return Size(heads + 1, heads + 2 * count, charts=count)
+    return Size(heads + count, heads + 2 * count, charts=count)
 
 
 def _size_of_device(app_state: AppState, _: int) -> Size:

@@ -54,11 +54,10 @@ LOOKS: dict[str, Look] = {
     "warn": Look("warning"),
 }
 """A name with "-on" appended is the style of a cell within the selection; with "-low" or "-high", that of a
-low or a high load; with "-quiet", that of numbers quieter than their state. "load-peaked" is that of
-the end of a mean below a higher peak."""
+low or a high load; with "-quiet", that of numbers which are quieter than their state. "load-peaked" is that
+of the end of a mean below a higher peak."""
 
-_LEVELS = {"-low": "dim", "-high": "bold", "-quiet": ""}
-"""The same in text styles, where colours have no shades."""
+_LEVELS = ("-low", "-high", "-quiet")
 
 _QUIETER, _BRIGHTER = 0.6, 0.12
 """How far the colour of a low load is from that of its state to that of dim text, and how much lighter
@@ -67,20 +66,24 @@ the colour of a high load is; on light, darker."""
 
 def look(name: str, variables: Mapping[str, str], colored: bool = True) -> Style:
     """The style that a name adds to the widget's own, by a theme's variables. Colours have no shades if they
-    are the terminal's own, or not `colored`."""
+    are the terminal's own, or not `colored`: a high load is bold, and a low one can be read. Without colours,
+    no text is fainter than dim text, and who holds a device without using it is bold."""
     level = next((each for each in _LEVELS if name.endswith(each)), "")
     found = LOOKS[name.removesuffix(level)]
     color, background = (
         Color.parse(variables[each]) if each else None for each in (found.color, found.background)
     )
-    text = variables.get(found.text, found.text) if level != "-high" else "bold"
-    if level and color is not None:
-        if color.ansi is not None or not colored:
-            text = _LEVELS[level]
-        elif level != "-high":
+    ground = Color.parse(variables["background"]).brightness
+    plain = not colored and found.color not in ("", "rest", "background")
+    strong = level == "-high" or (plain and found.color == "idle")
+    text = "bold" if strong else variables.get(found.text, found.text)
+    if plain:
+        shades = (Color.parse(variables[each]) for each in (found.color, "dim"))
+        color = max(shades, key=lambda shade: abs(shade.monochrome.brightness - ground))
+    elif level and color is not None and color.ansi is None:
+        if level != "-high":
             color = color.blend(Color.parse(variables["dim"]), _QUIETER)
         else:
-            on_light = Color.parse(variables["background"]).brightness > 0.5
-            color = color.lighten(-_BRIGHTER if on_light else _BRIGHTER)
+            color = color.lighten(-_BRIGHTER if ground > 0.5 else _BRIGHTER)
     colors = [each and each.rich_color for each in (color, background)]
     return Style(color=colors[0], bgcolor=colors[1]) + Style.parse(text)

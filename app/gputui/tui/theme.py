@@ -67,7 +67,7 @@ LIGHT = Theme(
 ANSI = Theme(
     name="ansi",
     ansi=True,
-    primary="ansi_blue",
+    primary="ansi_cyan",
     secondary="ansi_magenta",
     accent="ansi_cyan",
     success="ansi_green",
@@ -85,10 +85,10 @@ ANSI = Theme(
         "rest": "ansi_bright_black",
         "load": "ansi_default",
         "free": "ansi_green",
-        "mine": "ansi_blue",
+        "mine": "ansi_cyan",
         "busy": "ansi_magenta",
         "idle": "ansi_yellow",
-        "memory": "ansi_cyan",
+        "memory": "ansi_magenta",
         # Any fixed background is unreadable on some palette: the cursor's sign and bold are enough.
         "lit": "ansi_default",
         "selected": "ansi_default",

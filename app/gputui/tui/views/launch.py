@@ -65,12 +65,14 @@ def launch(
     lines = prompt_lines(wrap(line, width - 4), "" if decided else "dim")
     # The launch line keeps at least one line: what Enter starts matters more than the notes on it.
     told = (*app_state.launch.warnings, *app_state.warnings)
-    refused = app_state.launch.refused
-    if refused is not None and decided and refused not in told:
-        told = (refused, *told)
-    warnings = _warnings(told, width, room.lines, len(lines), "" if page else key)
-    if told and not warnings:
-        tail = [f"{counted(len(told), 'warning')}: {key}", *tail]
+    refusal, shown = app_state.launch.refusal, told
+    if refusal is not None and decided:
+        told = (refusal, *(each for each in told if each != refusal))
+        # Until that is solved, the rule is enough for the others.
+        shown = told if page else told[:1]
+    warnings = _warnings(shown, width, room.lines, len(lines), "" if page else key)
+    if hidden := told[len(shown) * bool(warnings) :]:
+        tail = [f"{counted(len(hidden), 'more warning' if warnings else 'warning')}: {key}", *tail]
     lines_of_it = max(1, room.lines - len(warnings))
     if len(lines) > lines_of_it:
         more = " …"
@@ -114,20 +116,21 @@ def _remarks(remarks: Sequence[str], width: int, most: int, more: str) -> list[L
 
 
 def _warnings(warnings: Sequence[str], width: int, room: int, taken: int, key: str) -> list[Line]:
-    """The warnings in fewer than `room` lines, as one is the launch line's, which wants `taken` of them.
+    """The warnings in the lines that the launch line, which wants `taken` of them, leaves, or in half of the
+    room.
 
-    Each is shown whole on its own lines. Where they would leave the launch line less than it wants and less
-    than half of the room, short ones are beside each other, and a long one is cut to one line. If even these
-    do not fit, the last line counts the others, with the `key` for all.
+    Each is shown whole on its own lines. Where these are too many, short ones are beside each other, and a
+    long one is cut to one line. If even these do not fit, the last line counts the others, with the `key` for
+    all.
     """
     sign = ("  ! ", "warn")
     rows = [(sign, (warning, "warn")) for warning in warnings]
     lines: list[Line] = [line for row in rows for line in hanging(((" ", ""), *row), width)]
-    if len(lines) >= room or len(lines) > max(room // 2, room - taken):
+    kept = max(room // 2, room - taken)
+    if len(lines) > kept:
         lines = flow(rows, width)
-    if len(lines) < room:
+    if len(lines) <= kept:
         return lines
-    kept = max(0, room - 1)
     others = sum(line.count(sign) for line in lines[kept:])
     more = f" … {counted(others, 'more warning')}"
     return _ending(lines[:kept], f"{more}: {key}" if key and width >= _NAMED else more, width)

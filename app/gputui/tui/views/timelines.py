@@ -17,7 +17,6 @@ from gputui.inventory.formatting import UNKNOWN, duration, printable, size
 from gputui.inventory.light_dataclasses import frozen
 from gputui.timeline.store import METRICS, Metric, Timelines
 from gputui.timeline.store import Span as TimeSpan
-from gputui.tui.actions import key_of
 from gputui.tui.app_state import AppState
 from gputui.tui.views.chart import axis, chart, half_line, mark
 from gputui.tui.views.table import filter_in_title, why_no_rows
@@ -128,15 +127,13 @@ def zoom_name(zoom: int) -> str:
 
 
 def timelines_pane(app_state: AppState, width: int, height: int) -> list[Line]:
-    """A rule, the charts of as many devices as fit, and the axis."""
-    if app_state.snapshot is None or height < 3:
+    """A rule, the charts of all devices, and the axis."""
+    if app_state.snapshot is None:
         return []
     devices = app_state.once(charted)
     lines, frame = charts_of(app_state, width, height - 1, device=devices[0] if len(devices) == 1 else None)
-    missing = len(devices) - len(frame.shown) if frame else 0
-    more = f"{missing} more {key_of('timelines', app_state.screen.keymap)}" if missing > 0 else ""
     past = f"last {zoom_name(USUAL_ZOOM)}{GAPS if frame and frame.gaps else ''}"
-    return [title("timelines", width, more, filter_in_title(app_state), past), *lines]
+    return [title("timelines", width, filter_in_title(app_state), past), *lines]
 
 
 def charted(app_state: AppState, metric: Metric | None = None) -> list[Device]:
