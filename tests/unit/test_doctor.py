@@ -74,9 +74,11 @@ def test_without_a_terminal_the_same_is_said_of_all_that_needs_one(
     monkeypatch.setattr(doctor, "tools", lambda environ: ())
     monkeypatch.setattr(doctor, "is_terminal", lambda stream: False)
     lines = [line.split(None, 1) for line in call("doctor").out.splitlines()]
-    told = {name: rest for name, rest in lines if name in ("clipboard", "terminal")}
-    assert len(told) == 2
-    assert {*told.values()} == {"unknown  no terminal here: output goes to a file or a pipe"}
+    told = {name: rest for name, rest in lines if name in ("clipboard", "notification", "terminal")}
+    assert len(told) == 3
+    assert {" ".join(rest.split()) for rest in told.values()} == {
+        "unknown no terminal here: output goes to a file or a pipe"
+    }
 
 
 def test_a_driver_that_does_not_answer_is_given_up(

@@ -216,14 +216,17 @@ def _clipboard(environ: Environ) -> Finding:
     names = [name for name, _ in tools(environ)]
     if names:
         return Finding("clipboard", True, f"with {' or '.join(names)}")
-    if is_terminal(sys.stdin) or is_terminal(sys.stderr):
-        return Finding("clipboard", True, "through the terminal (OSC 52), if it allows that")
-    return Finding("clipboard", None, _NO_TERMINAL)
+    return _through_terminal("clipboard", " (OSC 52), if it allows that")
+
+
+def _through_terminal(name: str, how: str) -> Finding:
+    there = is_terminal(sys.stdin) or is_terminal(sys.stderr)
+    return Finding(name, there or None, f"through the terminal{how}" if there else _NO_TERMINAL)
 
 
 def _notification(environ: Environ, own: Settings) -> Finding:
     if not own.notify:
-        return Finding("notification", True, "through the terminal; the setting `notify` adds a command")
+        return _through_terminal("notification", "; the setting `notify` adds a command")
     name = own.notify[0]
     if program(name, environ.get("PATH")) is None:
         why = f"no program {name!r} that no other user can change"
