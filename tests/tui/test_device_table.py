@@ -128,6 +128,19 @@ def test_a_sort_and_a_filter_are_told_in_the_heading() -> None:
         assert "STATE" in heading or width == 40, "a short note leaves the column its name"
 
 
+@each_row(
+    "width, note",
+    [
+        (140, "3 of 8: filter “free”, esc clears"),
+        (120, "3 of 8: “free”, esc clears"),
+        (80, "3 of 8: “free”, esc"),
+        (60, "3 of 8: “free”, esc"),
+    ],
+)
+def test_the_note_on_a_filter_is_as_long_as_there_is_room(width: int, note: str) -> None:
+    assert texts(box_at("shared"), width, filter="free")[0].endswith(f"  {note}")
+
+
 def test_instances_hang_under_their_gpu() -> None:
     parent = gpu(0, mig=True)
     rows = texts(box(parent, instance(parent, 0), instance(parent, 1), gpu(1)), 80)

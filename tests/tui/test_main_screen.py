@@ -763,6 +763,16 @@ async def test_the_palette_lists_the_actions_and_does_them() -> None:
         assert s.main.app_state.selection.cpu_only
 
 
+@pytest.mark.parametrize("word", ["color", "colour", "colors", "colours"])
+async def test_the_themes_are_found_as_colours(word: str) -> None:
+    async with session() as s:
+        await s.press("colon", *word)
+        found = [keys for keys, _ in s.app.screen.item_keys()]  # type: ignore[attr-defined]
+        assert sorted(found[:3]) == [":theme ansi", ":theme dark", ":theme light"]
+        await s.press("space", *"light", "enter")
+        await s.until(lambda: s.app.theme == "light")
+
+
 async def test_the_themes_follow_each_other() -> None:
     async with session() as s:
         table = s.main.query_one("#table", Lines)

@@ -68,6 +68,19 @@ def test_without_a_driver_the_rest_is_checked_all_the_same(call: Call, dgx: Simu
     assert {"confinement", "ssh", "clipboard", "notification", "terminal"} <= found.keys()
 
 
+def test_without_a_terminal_the_same_is_said_of_all_that_needs_one(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "tools", lambda environ: ())
+    monkeypatch.setattr(doctor, "is_terminal", lambda stream: False)
+    lines = [line.split(None, 1) for line in call("doctor").out.splitlines()]
+    told = {name: rest for name, rest in lines if name in ("clipboard", "notification", "terminal")}
+    assert len(told) == 3
+    assert {" ".join(rest.split()) for rest in told.values()} == {
+        "unknown no terminal here: output goes to a file or a pipe"
+    }
+
+
 def test_a_driver_that_does_not_answer_is_given_up(
     call: Call, dgx: SimulatedNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:

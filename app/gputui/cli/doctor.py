@@ -32,6 +32,7 @@ from gputui.vendors.registry import vendor_of
 
 _PATIENCE = 1.2
 """Seconds in which the driver must answer, so that the call ends within two."""
+_NO_TERMINAL = "no terminal here: output goes to a file or a pipe"
 
 
 @frozen
@@ -215,14 +216,17 @@ def _clipboard(environ: Environ) -> Finding:
     names = [name for name, _ in tools(environ)]
     if names:
         return Finding("clipboard", True, f"with {' or '.join(names)}")
-    if is_terminal(sys.stdin) or is_terminal(sys.stderr):
-        return Finding("clipboard", True, "through the terminal (OSC 52), if it allows that")
-    return Finding("clipboard", False, "no clipboard tool and no terminal", "install wl-copy, xclip or xsel")
+    return _through_terminal("clipboard", " (OSC 52), if it allows that")
+
+
+def _through_terminal(name: str, how: str) -> Finding:
+    there = is_terminal(sys.stdin) or is_terminal(sys.stderr)
+    return Finding(name, there or None, f"through the terminal{how}" if there else _NO_TERMINAL)
 
 
 def _notification(environ: Environ, own: Settings) -> Finding:
     if not own.notify:
-        return Finding("notification", True, "through the terminal; the setting `notify` adds a command")
+        return _through_terminal("notification", "; the setting `notify` adds a command")
     name = own.notify[0]
     if program(name, environ.get("PATH")) is None:
         why = f"no program {name!r} that no other user can change"
@@ -233,7 +237,7 @@ def _notification(environ: Environ, own: Settings) -> Finding:
 def _terminal(environ: Environ) -> Finding:
     name, screen = "terminal", sys.stdout
     if not is_terminal(screen):
-        return Finding(name, True, "none here: output goes to a file or a pipe")
+        return Finding(name, None, _NO_TERMINAL)
     if not can_draw(environ):
         remedy = "set TERM to the name of your terminal, such as xterm-256color"
         return Finding(name, False, f"TERM={environ.get('TERM', '')} cannot show the screen", remedy)

@@ -341,7 +341,7 @@ ACTIONS: tuple[Action, ...] = (
         "",
         "Change the theme",
         "dark, light, ansi (your terminal's own colours)",
-        also="colors color dark light",
+        also="colors color colours colour",
     ),
     Action(
         "help",

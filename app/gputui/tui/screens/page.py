@@ -97,10 +97,10 @@ class Entry(NamedTuple):
     acts: bool = False
 
 
-def choice_entry(word: str, label: str, choice: str, chosen: bool, run: Then) -> Entry:
+def choice_entry(word: str, label: str, choice: str, chosen: bool, run: Then, also: str = "") -> Entry:
     """An entry that takes one choice of the action with this word: its key says all that there is to say."""
     name, asked = f"{label} {choice}", f"{word} {choice}"
-    return Entry(f":{asked}", "", "now" if chosen else "", (word, name, asked), name, run, chosen)
+    return Entry(f":{asked}", "", "now" if chosen else "", (word, name, asked), f"{name} {also}", run, chosen)
 
 
 def page_keys(bindings: Sequence[Binding]) -> Hints:

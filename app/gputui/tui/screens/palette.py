@@ -109,8 +109,8 @@ class PaletteScreen(ListPage):
         for row, change in every:
             for choice in row.choices if row.id in CHOSEN else ():
                 run = partial(change, row, choice)
-                word = BY_ID[row.id].query
-                yield choice_entry(word, row.label, choice, choice == row.value, run)
+                action = BY_ID[row.id]
+                yield choice_entry(action.query, row.label, choice, choice == row.value, run, action.also)
 
     def _processes(self) -> None:
         """Open the processes, by person where the typed word asks for that."""

@@ -110,9 +110,10 @@ def _filter_note(app_state: AppState, room: int) -> str:
     """How many of all devices are listed, and why not all, in the `room` beside the names of the columns."""
     listed, every = len(app_state.rows), len(app_state.box.devices)
     hidden, words = _hidden_and_selected(app_state), printable(app_state.screen.filter)
-    words += f", hides {hidden} selected" if hidden else ""
-    note = f"{listed} of {every} ({words}; esc"
-    return f"{note} clears)" if cells_of(note) + 12 <= room else f"{note})"
+    words = f"“{words}”" + (f", hides {hidden} selected" if hidden else "")
+    short = f"{listed} of {every}: {words}, esc"
+    notes = f"{listed} of {every}: filter {words}, esc clears", f"{short} clears"
+    return next((note for note in notes if cells_of(_GAP + note) <= room), short)
 
 
 def _hidden_and_selected(app_state: AppState) -> int:
