@@ -215,6 +215,18 @@ def test_the_best_are_added_to_those_selected_by_hand() -> None:
     assert unchanged is state and message
 
 
+def test_what_a_better_set_drops_is_named() -> None:
+    state, message = AppState({}).with_snapshot(SHARED).add_best()
+    assert "not" not in (message or "").partition(":")[0]
+    for _ in range(2):
+        (*before,) = selected(state)
+        state, message = state.next_best() if len(before) == 2 else state.add_best()
+        gone = [label for label in before if label not in selected(state)]
+        named = f" (not {' and '.join(map(str, gone))})" if gone else ""
+        assert message is not None and f"{selected(state)[-1]}{named}: " in message
+    assert gone, "another set drops one at least"
+
+
 def taken(*indices: int) -> Snapshot:
     """The box whose GPUs 4, 5 and 7 were free, after others have claimed some of them."""
     keys = {SHARED.label(device): device.key for device in SHARED.devices}
@@ -334,7 +346,7 @@ def test_ones_own_job_is_told_as_such_before_its_processes_are_seen_and_then() -
         assert state.warnings == ("GPU 0 is in use by your job c2j7, 2s",)
         assert rows(state) == ([mine], ())
         asked = not_free_lines(not_free(state.selection, {}, snapshot, state.verdicts), snapshot)
-        assert asked[FOUR[0].key].endswith("GPU 0 is in use by your job c2j7, 2s")
+        assert asked[FOUR[0].key] == "GPU 0 (cuda:0) is in use by your job c2j7, 2s"
     other = replace(box(*FOUR), claims=(replace(claim, own=False, user="ana", job=None),))
     assert rows(AppState({}).with_snapshot(other)) == ([], ()), "the table tells it"
 
