@@ -215,18 +215,6 @@ def test_the_best_are_added_to_those_selected_by_hand() -> None:
     assert unchanged is state and message
 
 
-def test_what_a_better_set_drops_is_named() -> None:
-    state, message = AppState({}).with_snapshot(SHARED).add_best()
-    assert "not" not in (message or "").partition(":")[0]
-    for _ in range(2):
-        (*before,) = selected(state)
-        state, message = state.next_best() if len(before) == 2 else state.add_best()
-        gone = [label for label in before if label not in selected(state)]
-        named = f" (not {' and '.join(map(str, gone))})" if gone else ""
-        assert message is not None and f"{selected(state)[-1]}{named}: " in message
-    assert gone, "another set drops one at least"
-
-
 def taken(*indices: int) -> Snapshot:
     """The box whose GPUs 4, 5 and 7 were free, after others have claimed some of them."""
     keys = {SHARED.label(device): device.key for device in SHARED.devices}
