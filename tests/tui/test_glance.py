@@ -66,8 +66,12 @@ def test_who_holds_a_device_without_using_it_is_named() -> None:
     assert "idle" not in state_of(watched(30), watched(30).box.devices[0])[1]
     state = watched(90)
     sign, words, tone = state_of(state, state.box.devices[0])
-    assert (sign, words, tone) == (GLYPHS["idle"], "bo idle ≥1m", "idle")
+    assert (sign, words, tone) == (GLYPHS["idle"], "bo train.py, idle ≥1m", "idle")
     selected, _ = state.toggle(state.box.devices[0])
+    for width, told in ((120, "bo train.py, idle ≥1m"), (44, "bo idle ≥1m")):
+        columns = columns_of(state, width)
+        line = "".join(text for text, _ in row(state, state.box.devices[0], columns, width))
+        assert f"{GLYPHS['idle']} {told} " in f"{line} ", "the program needs room"
     assert selected.warnings[0] == "GPU 0 is bo's, unused ≥1m: ask bo"
     assert state_of(state, state.box.devices[1])[2] == "free"
     assert state.outlook.occupied[0].hoarded
@@ -301,7 +305,7 @@ _WORD = re.compile(r"(?<!\S)[A-Za-z]{2,}:?(?!\S)")
 
 
 def words(lines: Sequence[str]) -> list[list[tuple[int, str]]]:
-    """The words of each line and their places, without the figures, which may change: "0 % for 5m", too."""
+    """The words of each line and their places, without the figures, which may change: "0% 5m", too."""
     return [
         [(match.start(), match[0]) for match in _WORD.finditer(line) if match[0] not in ("for", "now")]
         for line in lines

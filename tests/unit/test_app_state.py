@@ -334,7 +334,7 @@ def test_ones_own_job_is_told_as_such_before_its_processes_are_seen_and_then() -
         assert state.warnings == ("GPU 0 is in use by your job c2j7, 2s",)
         assert rows(state) == ([mine], ())
         asked = not_free_lines(not_free(state.selection, {}, snapshot, state.verdicts), snapshot)
-        assert asked[FOUR[0].key].endswith("GPU 0 is in use by your job c2j7, 2s")
+        assert asked[FOUR[0].key] == "GPU 0 (cuda:0) is in use by your job c2j7, 2s"
     other = replace(box(*FOUR), claims=(replace(claim, own=False, user="ana", job=None),))
     assert rows(AppState({}).with_snapshot(other)) == ([], ()), "the table tells it"
 

@@ -92,7 +92,7 @@ def test_the_link_that_is_told_is_that_of_the_order_that_is_printed(
 
 def test_of_named_devices_nobody_says_what_can_be_had(call: Call) -> None:
     said = call("pick", "--demo", "dgx-h100", "--gpus", "0,1,3", "--why").err
-    assert "available" not in said and "as named" in said and "NV18 between all 3" in said
+    assert "available" not in said and "as named" in said and "NV18 between them" in said
 
 
 def test_json_tells_the_weakest_link_and_why_also_where_there_was_no_choice(call: Call) -> None:

@@ -72,11 +72,11 @@ def test_what_a_snapshot_knows_of_the_past_is_said_by_the_first_verdict() -> Non
     snapshot = box(device)
     for judged in (verdicts(snapshot), AppState({}).with_snapshot(snapshot).verdicts):
         assert (judged[device.key].state, judged[device.key].shown) == ("busy", "idle")
-        assert brief(judged[device.key], NOW) == "bo idle 12m"
+        assert brief(judged[device.key], NOW) == "bo train.py, idle 12m"
     assert verdicts(snapshot, Rules(idle=721.0))[device.key].shown == "busy"
     state = BoxState("gpu1", "live", Reading("gpu1", snapshot, {}), None, NOW)
     (row,) = box_node(state, verdicts(snapshot), 0, True, lambda alias, key: None).below
-    assert "◔ bo idle 12m" in "".join(text for text, _ in row.line)
+    assert "◔ bo train.py, idle 12m" in "".join(text for text, _ in row.line)
 
 
 def watched(*loads: int | None, started: float = NOW - 900, every: float = 20.0) -> AppState:
@@ -97,8 +97,8 @@ def test_the_time_at_zero_is_said_from_the_first_minute_and_the_device_stays_bus
     assert "0%" not in words(watched(*(0, 0, 0))) and "train.py" in words(watched(*(0, 0, 0)))
     quiet = watched(*[0] * 10, 50)
     assert quiet.verdicts[gpu(0).key].shown == "busy"
-    assert words(quiet).startswith("bo 0% for 3m") and "train.py" in words(quiet)
-    assert words(watched(*[0] * 31, 50)) == "bo idle 10m"
+    assert words(quiet) == "bo train.py, 0% 3m"
+    assert words(watched(*[0] * 31, 50)) == "bo train.py, idle 10m"
 
 
 def test_what_began_before_it_was_observed_is_at_least_that_long() -> None:
@@ -108,15 +108,15 @@ def test_what_began_before_it_was_observed_is_at_least_that_long() -> None:
     assert "≥" not in words(watched(*[0] * 10, 50))
     paused = watched(0, 0, 50, every=100.0)
     assert paused.idle == {gpu(0).key: 0.0}, "between two readings nobody knows"
-    assert words(watched(*[0] * 31)) == "bo idle ≥10m"
+    assert words(watched(*[0] * 31)) == "bo train.py, idle ≥10m"
 
 
 def test_the_users_on_the_command_line_have_the_same_words(tmp_path: Path, call: Call) -> None:
     process = job(1, user="bo", started=NOW - 900, memory=GIB)
     device = replace(busy(gpu(0), process), utilization=0, idle_since=NOW - 180)
     file = recording(tmp_path, box(device))
-    assert "0% for 3m" in call("people", "--from", file).out
-    assert "0% for 3m" in call("ls", "--from", file).out
+    assert "0% 3m" in call("people", "--from", file).out
+    assert "0% 3m" in call("ls", "--from", file).out
 
 
 def test_the_command_line_calls_an_idle_holder_idle_and_names_it_first(call: Call) -> None:

@@ -218,7 +218,7 @@ def test_who_may_be_asked_for_a_device_comes_first() -> None:
 def test_who_is_idle_stands_out_and_nobody_else() -> None:
     one, two = (replace(busy(gpu(n), job(n + 1, user="bo")), utilization=0) for n in (0, 1))
     idle = rows(watched(box(one, two), {one.key: 3600.0, two.key: 60.0}), form="people")
-    assert [row.state for row in idle[1:]] == ["idle 1h", "0% for 1m"]
+    assert [row.state for row in idle[1:]] == ["idle 1h", "0% 1m"]
     assert [row.idle for row in idle[1:]] == [True, False]
 
 

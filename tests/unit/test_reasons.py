@@ -96,13 +96,13 @@ def _links_in(reason: str) -> list[str]:
             [0, 1],
             "behind one PCIe switch, NUMA node 0; weakest link PIX",
         ),
-        ("a100_dgx_nv12_mlx5_12", 2, "all", [0, 1], "NV12 between the two, NUMA node 3"),
+        ("a100_dgx_nv12_mlx5_12", 2, "all", [0, 1], "both on NUMA node 3, NV12 between them"),
         (
             "a100_dgx_nv12_mlx5_12",
             4,
             "all",
             [0, 1, 2, 3],
-            "NV12 between all 4, NUMA nodes 1, 3",
+            "NV12 between them, NUMA nodes 1, 3",
         ),
         (
             "v100_dgx1_hybrid_cube_mesh_mlx5",
@@ -125,7 +125,7 @@ def _links_in(reason: str) -> list[str]:
             [0, 1, 2, 3, 4, 5, 6, 7],
             "all 8 available, NUMA nodes 0, 1; weakest link in the ring: NV2",
         ),
-        ("h200_nvl_4gpu_nv6_annotated", 2, "all", [0, 1], "NV6 between the two"),
+        ("h200_nvl_4gpu_nv6_annotated", 2, "all", [0, 1], "NV6 between them"),
         (
             "rtx3090_2gpu_sys_numa_na",
             2,
@@ -209,7 +209,9 @@ def test_what_is_left_to_others_is_told() -> None:
     snapshot = wired(sockets((4, 4, 2), "NV6", "PHB"))
     for count in (4, 2):
         what, *weakest, left = _told(snapshot, count, "all")[1].split("; ")
-        assert what == ("NVLink pair, NUMA node 0" if count == 2 else "NV6 between all 4, NUMA node 0")
+        assert what == (
+            "NVLink pair, NUMA node 0" if count == 2 else "all 4 on NUMA node 0, NV6 between them"
+        )
         assert weakest == ["weakest link NV6"] * (count == 2) and left == "leaves 2 connected groups intact"
     left = _told(snapshot, 4, "all", "8 9")[1].split("; ")[-1]
     assert left == "leaves a connected group of 4 intact"
@@ -221,9 +223,9 @@ def test_what_a_single_one_leaves_to_others_is_told_by_name() -> None:
     devices = [replace(d, numa_node=d.index // 4) for d in snapshot.devices]
     pcie = sockets((4, 4), "NODE", "SYS")
     snapshot = replace(snapshot, devices=tuple(devices), pcie=tuple(tuple(row) for row in pcie))
-    assert _told(snapshot, 1, "all", "0 1 2 6") == ([3], "leaves the 3 on NUMA node 1 together, NUMA node 0")
+    assert _told(snapshot, 1, "all", "0 1 2 6") == ([3], "keeps 4, 5 and 7 on NUMA node 1 together")
     assert _told(snapshot, 1, "all")[1] == "all 8 available are alike in links and memory, NUMA node 0"
-    assert _told(snapshot, 2, "all")[1].startswith("NV18 between the two, NUMA node 0")
+    assert _told(snapshot, 2, "all")[1].startswith("both on NUMA node 0, NV18 between them")
 
 
 def test_only_of_the_device_with_the_most_free_memory_it_is_said() -> None:
@@ -258,7 +260,7 @@ def test_a_link_of_a_large_box_is_told_as_in_a_small_one() -> None:
     chosen, reason = _told(snapshot, 4, "tp=4")
     assert chosen == [0, 1, 2, 3]
     what, left = reason.split("; ")
-    assert what == "NV18 between all 4, NUMA node 0"
+    assert what == "all 4 on NUMA node 0, NV18 between them"
     assert left == "leaves 17 connected groups intact"
 
 

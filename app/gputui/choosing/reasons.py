@@ -9,6 +9,7 @@ from gputui.choosing.grouping import Grouping
 from gputui.choosing.links import numa_nodes
 from gputui.choosing.pair_scores import PairScores
 from gputui.choosing.sets import RankedSet, comparison_key
+from gputui.inventory.formatting import gpus
 from gputui.inventory.link import PCIE_WORDS, direct_links, family, joined_groups, strength
 
 _UNKNOWN_LINKS = "links unknown"
@@ -23,13 +24,19 @@ def reason(pairs: PairScores, found: RankedSet, grouping: Grouping, named: bool 
     islands = joined_groups(range(len(pairs)), lambda i, j: direct_links(pairs.link(i, j)) > 0)
     whole = [island for island in islands if len(island) > 1]
     what, where = _what(pairs, found, whole, named), _where(pairs, found.members)
+    alike = what == (_same_link(pairs, found.members) or None)
+    if alike and where.startswith("NUMA node "):
+        count = len(found.members)
+        what, where = f"{'both' if count == 2 else f'all {count}'} on {where}", what
+    elif "NUMA" in what:
+        where = ""
     parts = [", ".join(filter(None, (what, where)))]
     if not named:
         parts.append(_unlike(pairs, found.members))
         parts += ["no display attached"] if _avoids_display(pairs, found.members) else []
     if grouping.independent:
         parts.append("independent processes")
-    elif found.weakest is not None and what not in (_UNKNOWN_LINKS, _same_link(pairs, found.members) or None):
+    elif found.weakest is not None and what != _UNKNOWN_LINKS and not alike:
         parts.append(_weakest(pairs, found, grouping))
     parts.append(_left(found.members, whole))
     return "; ".join(filter(None, parts))
@@ -99,18 +106,22 @@ def _leaves(pairs: PairScores, device: int) -> str:
     most = max(counts)
     nodes = numa_nodes([pairs.devices[i] for i in others if counts[i] == most])
     if counts[device] < most and len(nodes) == 1:
-        return f"leaves the {most} on NUMA node {nodes[0]} together"
+        kept = [pairs.devices[i] for i in others if counts[i] == most]
+        named = (
+            f"the {most}" if any(each.parent for each in kept) else gpus([str(each.index) for each in kept])
+        )
+        return f"keeps {named.removeprefix('GPUs ')} on NUMA node {nodes[0]} together"
     return "leaves those with more or nearer links to others"
 
 
 def _same_link(pairs: PairScores, members: Sequence[int]) -> str:
-    """ "NV18 between the two", "NV18 between all 3"; "" where not all direct links are the same or usable."""
+    """ "NV18 between them"; "" where not all direct links are the same or usable."""
     words = {pairs.link(i, j) for j, i in combinations(members, 2)}
     (word, *others) = words or {None}
     usable = not pairs.lacks_peer_access(members, pairs.weakest(members) or 0)
     if others or not direct_links(word) or not usable:
         return ""
-    return f"{word} between {'the two' if len(members) == 2 else f'all {len(members)}'}"
+    return f"{word} between them"
 
 
 def _single_of_unlike(pairs: PairScores, device: int) -> str:

@@ -334,10 +334,8 @@ def _used_by(processes: tuple[Process, ...], now: float, unused: str, idle: bool
         few += f" +{more}"
     if not unused:
         return full, few
-    # The program comes last, without its age: a narrow column cuts it.
     who = person(main.user or UNKNOWN, main.own)
-    what = "" if idle else f", {program(main.command or UNKNOWN)}"
-    return f"{full}, {unused}", f"{who} {unused}{what}"
+    return f"{full}, {unused}", f"{who} {program(main.command or UNKNOWN)}, {unused}"
 
 
 def _does(user: str, idle: bool) -> str:
@@ -347,16 +345,16 @@ def _does(user: str, idle: bool) -> str:
 
 
 def idle_text(cause: Cause, now: float) -> str:
-    """ "idle 40m", of a device whose user has long not used it, before that "0% for 3m"; "" of any other."""
+    """ "idle 40m", of a device whose user has long not used it, before that "0% 3m"; "" of any other."""
     if isinstance(cause, UsedBy) and cause.idle_since is not None:
         return unused_text(Seen.span(cause.idle_since, now), cause.idle)
     return ""
 
 
 def unused_text(unused: float, idle: bool) -> str:
-    """ "idle 40m" of a user who has not used a device for long (`idle`), "0% for 3m" of another; with "≥"
+    """ "idle 40m" of a user who has not used a device for long (`idle`), "0% 3m" of another; with "≥"
     where it may be longer."""
-    return f"{'idle' if idle else '0% for'} {at_least(unused)}"
+    return f"{'idle' if idle else '0%'} {at_least(unused)}"
 
 
 def _claimed_by(claim: Claim, now: float, runs_on: Sequence[str] = ()) -> str:

@@ -78,7 +78,7 @@ def main(args: Call) -> int:
 
 
 def _unused(holding: Holding, person: Person) -> str:
-    """ " idle 40m", or " 0% for 3m" where that is not yet long; "" for a device that its user uses."""
+    """ " idle 40m", or " 0% 3m" where that is not yet long; "" for a device that its user uses."""
     idle = holding.idle
     if idle is None or not is_worth_saying(idle, person.after):
         return ""

@@ -56,7 +56,7 @@ ACTIONS: tuple[Action, ...] = (
         "best",
         "b",
         "Select the best GPUs",
-        "one more each time, and why",
+        "pressed again, the best two, and so on",
         hint="best",
     ),
     Action(

@@ -104,9 +104,8 @@ class Suggestion:
 
     @property
     def reason(self) -> str:
-        """The same, and how many others there are."""
-        count = len(self.alternatives)
-        return f"{self.why} (set {self.index + 1} of {count}; another: :next set)" if count > 1 else self.why
+        """The same, and how to see another set where there is one."""
+        return self.why + "; another set: :next set" * (len(self.alternatives) > 1)
 
 
 @frozen
@@ -584,9 +583,13 @@ class AppState:
         return f"there is no other free {sets}"
 
     def _take(self, suggestion: Suggestion) -> tuple[AppState, str]:
-        app_state = self._select(Selection(suggestion.keys))
-        labels = ",".join(map(self.box.label, map(self.box.by_key.__getitem__, suggestion.keys)))
-        return replace(app_state, suggestion=suggestion), f"GPU {labels}: {suggestion.reason}"
+        app_state, label = self._select(Selection(suggestion.keys)), self.box.label
+        named = gpus([*map(label, app_state.selected)])
+        # What the user has seen selected, and could still have, does not go without a word.
+        gone = [label(each) for each in self.selected if each.key not in suggestion.keys]
+        if gone and not self.lost:
+            named += f" (not {gpus(gone).partition(' ')[2]})"
+        return replace(app_state, suggestion=suggestion), f"{named}: {suggestion.reason}"
 
     def _shortage(self, count: int, picked: PickResult) -> str:
         # Those that are free, and that this request cannot have.

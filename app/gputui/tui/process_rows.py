@@ -45,7 +45,7 @@ class Row:
 
     Below a person, a row is all that they have on one device; its process has the most memory there.
 
-    `state` says that nobody uses the device ("idle 2h", `idle`; or not yet long, "0% for 3m"), or why it is
+    `state` says that nobody uses the device ("idle 2h", `idle`; or not yet long, "0% 3m"), or why it is
     not free without a process. `what` is
     the command, without one the reason for the state; `short` is a command without the path of its program.
     `depth` is the indentation in a tree; `amount` is the memory in bytes, 0 where it is not known.

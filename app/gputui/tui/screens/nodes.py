@@ -56,7 +56,9 @@ class NodesScreen(ListPage):
         _of_kind("plus,equals_sign", "more", "Slurm: one device more"),
         _of_kind("minus", "fewer", "Slurm: one device fewer"),
         _of_kind("tab", "form", "Slurm: the line for srun, or for sbatch", "srun/sbatch"),
-        _of_kind("b", "best", "Select the best devices of the box, one more each time", "best"),
+        _of_kind(
+            "b", "best", "Select the best devices of the box: one, pressed again two, and so on", "best"
+        ),
         _of_kind("r", "return", _RUN, "run & return"),
         _of_kind("d", "detach", "Run the command there as a job, in Slurm by sbatch", "detach"),
         _of_kind("y", "copy", "Copy the line that r or d starts", "copy"),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gputui.choosing.verdict import GLYPHS, UsedBy
-from gputui.choosing.verdict_text import brief, your_job
+from gputui.choosing.verdict_text import brief, idle_text, your_job
 from gputui.inventory.device import Device
 from gputui.inventory.formatting import duration, printable
 from gputui.sources.source import Want
@@ -193,10 +193,15 @@ def row(app_state: AppState, device: Device, columns: Columns, width: int) -> Li
         spans.append((gap, ""))
         spans += column.spans(device, Cell(cells, numbers, tone, c.box, memory))
     cause = app_state.verdicts[device.key].cause
-    if cells_of(words) > c.state - 2 and isinstance(cause, UsedBy) and cause.idle_since is None:
-        # At the end is how long the device has been in use.
-        words, _, age = words.rpartition(" ")
-        words = f"{fit(words, c.state - 3 - len(age))} {age}"
+    if cells_of(words) > c.state - 2 and isinstance(cause, UsedBy):
+        unused = idle_text(cause, app_state.box.time)
+        if not unused:
+            # At the end is how long the device has been in use.
+            words, _, age = words.rpartition(" ")
+            words = f"{fit(words, c.state - 3 - len(age))} {age}"
+        elif unused in words:
+            # Without the program, which is what matters least of one that does nothing.
+            words = f"{words.split()[0]} {words[words.index(unused) :]}"
     spans += [(f"{_BEFORE_STATE}{sign} ", look), (words, look if given else tone)]
     return padded(tuple(spans), width)
 
