@@ -16,7 +16,7 @@ import pytest
 
 from gputui.inventory.job import Job, JobError
 from gputui.inventory.process import Identity
-from gputui.jobs.process_tree import alive, identity
+from gputui.jobs.process_tree import alive, identity, writers
 from gputui.jobs.stop import GRACE, stop
 from gputui.jobs.wait import refreshed
 from unit.jobs_support import Desk, command, desk_at, ended, gone, kill_supervisor, says, until
@@ -168,6 +168,23 @@ def test_what_a_job_left_behind_is_stopped(desk: Desk, supervised: bool) -> None
     stopped = stop(job, grace=5)
     assert not any(map(alive, processes))
     assert stopped.job.status == before.status == (5 if supervised else None)
+
+
+def test_a_process_with_another_file_of_the_logs_name_is_not_one_of_the_job(desk: Desk) -> None:
+    """A container of root has its own /root, and a neighbour may mount anything anywhere for himself."""
+    job = ended(desk.sh("exit 0"))
+    holds = f"mkdir -p {job.folder} && exec sh -c 'echo ready; exec sleep 600' 3> {job.log}"
+    script = f"mount -t tmpfs none {job.folder.parent} && {holds}"
+    other = subprocess.Popen(["unshare", "-Urm", "sh", "-c", script], stdout=subprocess.PIPE)
+    try:
+        assert other.stdout is not None
+        if not other.stdout.readline():
+            pytest.skip("nothing can be mounted in a namespace here")
+        assert Path(f"/proc/{other.pid}/fd/3").readlink() == job.log
+        assert other.pid not in writers(job.log)
+    finally:
+        other.kill()
+        other.communicate()
 
 
 def test_nothing_else_is_touched_when_the_pids_belong_to_others(desk: Desk) -> None:

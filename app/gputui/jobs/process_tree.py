@@ -53,23 +53,39 @@ def session(leader: int) -> set[int]:
 def writers(file: Path) -> set[int]:
     """The pids of our processes that have `file` open for writing: a job's processes inherit its log."""
     wanted = os.path.realpath(file)
+    try:
+        with file.open("rb") as own:
+            inode = _facts("self", str(own.fileno())).get("ino")
+    except OSError:
+        return set()
     found = set()
     for pid in pids():
         try:
-            if any(_writes(pid, name, wanted) for name in os.listdir(f"/proc/{pid}/fd")):  # noqa: PTH208
+            # Root sees the files of all users, and a container may have another file of this name.
+            if os.stat(f"/proc/{pid}").st_uid == os.geteuid() and any(  # noqa: PTH116
+                _writes(pid, name, wanted, inode)
+                for name in os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208
+            ):
                 found.add(pid)
         except OSError:
             continue  # it has ended, or belongs to another user
     return found
 
 
-def _writes(pid: int, name: str, wanted: str) -> bool:
-    # The names are compared, not the files: a stat of a file on a dead file server would hang.
+def _writes(pid: int, name: str, wanted: str, inode: str | None) -> bool:
+    # Not a stat of the link: that of a file on a dead file server would hang.
     if os.readlink(f"/proc/{pid}/fd/{name}") != wanted:  # noqa: PTH115
         return False
+    facts = _facts(pid, name)
+    writes = int(facts.get("flags", "0"), 8) & os.O_ACCMODE != os.O_RDONLY
+    # (Linux has told the inode since 5.14.)
+    return writes and facts.get("ino") == inode
+
+
+def _facts(pid: int | str, name: str) -> dict[str, str]:
+    """The facts that the kernel has about an open file, by their names; {} where it is gone."""
     lines = (_text(Path(f"/proc/{pid}/fdinfo/{name}")) or "").splitlines()
-    flags = next((line.split()[1] for line in lines if line.startswith("flags:")), "0")
-    return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
+    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
 
 
 def _text(file: Path) -> str | None:
