@@ -494,7 +494,7 @@ async def test_the_beginning_of_a_name_finds_its_action_first(query: str, action
     assert BY_ID[action].query in search(query, entries)[0].names[0]
 
 
-@pytest.mark.parametrize("word", ["again", "screen", "closes"])
+@pytest.mark.parametrize("word", ["screen", "closes"])
 async def test_enter_on_other_words_shows_the_name_of_what_would_start(word: str) -> None:
     async with session() as s:
         await s.press("5", "colon", *word, "enter")

@@ -478,7 +478,7 @@ async def test_R_keeps_the_constraints_of_the_job(desk: Desk) -> None:
 async def test_R_keeps_the_conditions_on_memory_and_load(desk: Desk) -> None:
     for asked in (DeviceRequest(min_free=900 << 30), DeviceRequest(vendor="amd")):
         job = of_this_box(desk, "true", asked=asked)
-        async with session(environ=environ(desk)) as s:
+        async with session(environ=environ(desk), size=(160, 30)) as s:
             await s.press("D", "R")
             assert "new job on" not in told(s) and f"{job.id} --wait" in told(s), told(s)
 

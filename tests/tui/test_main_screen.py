@@ -671,7 +671,7 @@ async def test_a_device_that_was_lost_meanwhile_is_refused(key: str, desk: Desk)
         await s.press("4")
         s.source.snapshot = with_device(box_at("shared"), 4, fault=Fault("lost", "GPU is lost"))
         await s.press(key)
-        await s.until(lambda: "GPU 4 is lost" in s.main.message)
+        await s.until(lambda: "GPU 4 (cuda:0) is lost" in s.main.message)
         assert s.app.screen is s.main and not started(s, key, desk)
         assert s.main.launch.pending is None
 
@@ -685,7 +685,7 @@ async def test_a_device_that_is_lost_while_it_is_asked_about_is_refused(
         s.source.snapshot = with_device(box_at("shared"), 0, fault=Fault("lost", "GPU is lost"))
         await s.until(lambda: s.main.app_state.verdicts[box_at("shared").devices[0].key].state == "lost")
         await s.press("f")
-        assert s.app.is_running and s.app.screen is s.main and "GPU 0 is lost" in s.main.message
+        assert s.app.is_running and s.app.screen is s.main and "GPU 0 (cuda:0) is lost" in s.main.message
         assert list(own_claims.glob("*.claim")) == []
 
 
@@ -960,11 +960,11 @@ async def test_foreign_variables_do_not_reach_the_terminal() -> None:
     ],
 )
 async def test_a_warning_says_in_80_columns_that_the_command_does_not_see_the_selection(command: str) -> None:
-    async with session("dgx-1", command=tuple(command.split())) as running:
+    async with session("dgx-1", command=tuple(command.split()), size=(80, 30)) as running:
         await running.press("2", "4")
         lines = [text for name in ("#launch",) for text in running.texts(name)]
         shown = " ".join(" ".join(lines).split())
-        said = "ignores the selected devices", "the selected devices have no effect"
+        said = "ignores the selected devices", "asks for other devices than gputui would claim"
         assert sum(shown.count(words) for words in said) == 1
 
 

@@ -36,7 +36,7 @@ async def test_where_nobody_knows_them_a_person_selects_and_is_asked(environ: di
         assert s.selected == ["2"]
         words = await asked(s)
         assert f"{LIST}=0" in words and "PCI_BUS_ID" in words
-        await s.press("y")
+        await s.press("f")
         await s.until(lambda: not s.app.is_running)
         outcome = s.app.return_value
         assert outcome is not None and outcome.launch is not None

@@ -123,7 +123,7 @@ def test_the_command_line_calls_an_idle_holder_idle_and_names_it_first(call: Cal
     (row,) = (line for line in call("ls", "--demo", "full").out.splitlines() if "◔" in line)
     assert row.split()[0] == "2" and "◔ idle" in row and "bo" in row
     first = call("people", "--demo", "full").out.splitlines()[1]
-    assert first.startswith("bo") and "2 (idle " in first
+    assert first.startswith("bo") and "2 idle " in first
     (held,) = (line for line in call("queue", "--demo").out.splitlines() if line.startswith("6  "))
     assert "idle" in held
 

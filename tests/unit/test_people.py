@@ -131,9 +131,9 @@ def test_claims_are_listed_in_order_behind_the_devices_in_use() -> None:
     [
         ({}, "1-3"),
         ({2: 600.0}, "1,3 · 2 idle 10m"),
-        ({1: 70.0}, "1 0% for 1m · 2-3"),
+        ({1: 70.0}, "1 0% 1m · 2-3"),
         ({2: 600.0, 3: 610.0}, "1 · 2-3 idle 10m"),
-        ({1: 600.0, 2: 7200.0, 3: 70.0}, "1 idle 10m · 2 idle 2h · 3 0% for 1m"),
+        ({1: 600.0, 2: 7200.0, 3: 70.0}, "1 idle 10m · 2 idle 2h · 3 0% 1m"),
     ],
 )
 def test_a_note_belongs_to_the_devices_that_it_names(idle: dict[int, float], told: str) -> None:

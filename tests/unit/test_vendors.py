@@ -277,7 +277,7 @@ def test_a_device_that_is_not_free_is_called_as_its_programs_do() -> None:
     taken = replace(ACME[1], memory_used=8 * GIB, memory_free=56 * GIB)
     now = box(gpu(0), ACME[0], taken)
     found = not_free(Selection((ACME[0].key, taken.key)), {}, now, verdicts(now))
-    assert not_free_lines(found, now)[taken.key].startswith("rocket:1 = GPU acme:1 ")
+    assert not_free_lines(found, now)[taken.key].startswith("GPU acme:1 (rocket:1) is held")
 
 
 def test_a_choice_stays_with_one_vendor() -> None:

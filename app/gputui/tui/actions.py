@@ -374,11 +374,11 @@ DOZEN = (
     "processes",
     "topology",
     "device",
+    "quit",
     "filter",
     "sort",
     "later",
     "detach",
-    "quit",
 )
 """The actions that the line of keys names, the most used first."""
 
