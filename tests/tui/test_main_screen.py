@@ -960,7 +960,7 @@ async def test_foreign_variables_do_not_reach_the_terminal() -> None:
     ],
 )
 async def test_a_warning_says_in_80_columns_that_the_command_does_not_see_the_selection(command: str) -> None:
-    async with session("dgx-1", command=tuple(command.split()), size=(80, 30)) as running:
+    async with session("dgx-1", command=tuple(command.split()), size=(80, 50)) as running:
         await running.press("2", "4")
         lines = [text for name in ("#launch",) for text in running.texts(name)]
         shown = " ".join(" ".join(lines).split())

@@ -415,10 +415,10 @@ async def test_keys_of_the_main_screen_work_in_the_topology() -> None:
 
 async def test_a_permuted_order_behind_nvswitches_is_warned_of_and_o_mends_it() -> None:
     for command in (), ("python", "train.py"):
-        async with session("shared", command=command, size=(80, 30)) as running:
+        async with session("shared", command=command, size=(80, 50)) as running:
             await running.press("5", "4")
             assert "1906" not in " ".join(running.texts("#launch")), "one process has nothing to mix up"
-    async with session("shared", command=("torchrun", "train.py"), size=(80, 30)) as running:
+    async with session("shared", command=("torchrun", "train.py"), size=(80, 50)) as running:
         await running.press("5", "4")
         (told,) = (text for text in running.texts("#launch") if "1906" in text)
         assert ":order by index" in told and len(told) <= 78 and "…" not in told

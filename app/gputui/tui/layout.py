@@ -37,7 +37,7 @@ _FEW, _ROW = 9, 7
 """Lines below the table that, in one column, are for the processes first, as the table has the devices of the
 user's jobs and of the queue: of these there is a row, and below the last number only a heading."""
 
-_NOTES, _NOTES_SHORT, _LOW = 2, 1, 30
+_NOTES, _NOTES_SHORT, _LOW = 2, 1, 50
 """Lines for warnings and remarks below the launch line, which are there before a device is selected, because
 a selection moves nothing; the same on a terminal lower than the last."""
 
