@@ -181,9 +181,7 @@ def test_ones_own_jobs_are_before_the_waiters_and_every_row_ends_with_its_comman
         assert firsts[:5] == ["m6u5", "k3f9", "1", "2", "next:"]
         assert all(
             word in row
-            for word, row in zip(
-                ("finetune.py", "finetune.py", "torchrun", "eval.py"), rows[:4], strict=True
-            )
+            for word, row in zip(("finetune.py", "finetune.py", "torchrun", "eval.py"), rows[:4], strict=True)
         )
         assert "GPU 0,1,2,3" in rows[2] and "GPU 6" in rows[3]
         words = "running", "failed", "GPU 0", "GPU 6"
