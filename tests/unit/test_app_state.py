@@ -288,6 +288,13 @@ def test_the_grouping_lasts_as_long_as_it_fits() -> None:
     assert with_selected(state, selected(state)[0]).grouping == ALL_REDUCE
 
 
+def test_a_device_that_was_selected_by_hand_stays_and_the_message_says_so() -> None:
+    state = with_selected(app_state(*FOUR[:3], busy(FOUR[3])), 3)
+    best, message = state.add_best()
+    assert selected(best)[0] == 3 and len(selected(best)) == 2 and "(3 stays)" in message
+    assert "stay" not in app_state(*FOUR).add_best()[1]
+
+
 def test_inherited_devices_are_the_only_ones_to_be_had() -> None:
     state, _ = AppState({VENDOR.visibility.variable: "1,2"}).with_snapshot(box(*FOUR)).select_best(2)
     assert sorted(selected(state)) == [1, 2]

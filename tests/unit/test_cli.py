@@ -767,6 +767,9 @@ CORRECTED = [
     ("free", "ls"),
     ("users --json", "people --json"),
     ("who", "people"),
+    ("run 2 sleep 1", "run -n 2 -- sleep 1"),
+    ("run --n 2 -- sleep 0", "run -n 2 -- sleep 0"),
+    ("run -g 2 -- sleep 0", "run --gpus 2 -- sleep 0"),
     ("-v", "--version"),
     ("-V", "--version"),
 ]

@@ -636,7 +636,7 @@ def test_without_a_command_the_warnings_and_the_key_to_type_one_are_whole() -> N
         lines = launch(state, 80, launch_room(24, 8, lines_wanted(state, 80)))
         shown = _text(lines)
         assert f"CUDA_VISIBLE_DEVICES={','.join(map(str, chosen))}" in shown
-        assert "press e to type a command" in shown
+        assert "⏎ asks for a command and starts it" in shown
         assert ("GPU 0 is busy" in shown) is (0 in chosen)
 
 

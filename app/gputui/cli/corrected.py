@@ -26,6 +26,9 @@ _SAME = {
     "kill": "stop",
     "cancel": "stop",
     "logs": "log",
+    "--n": "-n",
+    "-g": "--gpus",
+    "--gpu": "--gpus",
     "-v": "--version",
     "-V": "--version",
 }
@@ -96,6 +99,8 @@ def _candidates(words: list[str], name: str | None) -> Iterator[list[str]]:
     place = len(words) if first is None else tried.index(first)
     if first is not None and is_digits(first):
         yield [*own, *fixed[:place], "-n", *fixed[place:]]
+        if name in STARTING:
+            yield [*own, *fixed[:place], "-n", first, "--", *words[place + 1 :]]
     if fixed != words:
         yield [*own, *fixed]
         if name == "jobs":

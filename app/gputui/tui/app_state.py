@@ -589,6 +589,9 @@ class AppState:
         gone = [label(each) for each in self.selected if each.key not in suggestion.keys]
         if gone and not self.lost:
             named += f" (not {gpus(gone).partition(' ')[2]})"
+        elif suggestion.kept:
+            kept = [label(self.box.by_key[key]) for key in suggestion.kept]
+            named += f" ({gpus(kept).partition(' ')[2]} {'stays' if len(kept) == 1 else 'stay'})"
         return replace(app_state, suggestion=suggestion), f"{named}: {suggestion.reason}"
 
     def _shortage(self, count: int, picked: PickResult) -> str:

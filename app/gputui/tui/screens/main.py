@@ -528,8 +528,10 @@ class MainScreen(Screen[None]):
     def _reason_is_stale(self) -> bool:
         """Whether the message says why devices are the best that are free, and one of them no longer is."""
         suggested, judged = self.app_state.suggested, self.app_state.verdicts
-        told = suggested is not None and self.message.endswith(suggested.reason)
-        return told and not all(judged[key].free for key in self.app_state.selection)
+        if suggested is None or not self.message.endswith(suggested.reason):
+            return False
+        # Those that the user has selected by hand need not be free.
+        return not all(judged[key].free for key in self.app_state.selection if key not in suggested.kept)
 
     def _drop_kept_filter(self) -> None:
         """Forget a filter of the settings that matches nothing in the first whole reading."""

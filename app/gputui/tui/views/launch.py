@@ -58,7 +58,8 @@ def launch(
     edit, copy, key, run, job = (
         key_of(action, keymap) for action in ("edit", "copy", "launch_page", "launch", "detach")
     )
-    line, to_type = app_state.launch.line, f"press {edit} to type a command"
+    # Enter goes on once the command is typed; the key that edits only takes it.
+    line, to_type = app_state.launch.line, f"{run} asks for a command and starts it"
     tail = [f"the demo's example: {edit} to edit"] if app_state.is_example else []
     if not app_state.options.command:
         line, tail = (f"{line} …", [to_type]) if decided else (to_type, [])
