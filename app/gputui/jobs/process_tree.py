@@ -8,7 +8,7 @@ from pathlib import Path
 from gputui.inventory.job import PidScope
 from gputui.inventory.process import Identity
 from gputui.system.namespaces import pid_namespace
-from gputui.system.process_stat import exists, pids, process_stat
+from gputui.system.process_stat import exists, owner_of, pids, process_stat
 from gputui.system.process_stat import family as family_of
 
 _PROC = Path("/proc")
@@ -62,7 +62,7 @@ def writers(file: Path) -> set[int]:
     for pid in pids():
         try:
             # Root sees the files of all users, and a container may have another file of this name.
-            if os.stat(f"/proc/{pid}").st_uid == os.geteuid() and any(  # noqa: PTH116
+            if owner_of(pid) == os.geteuid() and any(
                 _writes(pid, name, wanted, inode)
                 for name in os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208
             ):

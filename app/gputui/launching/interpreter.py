@@ -20,6 +20,7 @@ from gputui.launching.launchers import recognised
 from gputui.launching.python_command import OPTIONS, is_python, read_python
 from gputui.launching.wrappers import WRAPPERS, assigned, unwrap, uv_starting_python, wrappers
 from gputui.system.environment import Environ
+from gputui.system.trust import absolute_folders
 from gputui.vendors.visibility import with_changes
 
 _INLINE = re.compile(rb"^# /// script\s*$", re.MULTILINE)
@@ -95,8 +96,7 @@ def interpreter(
 def _of_path(path: str | None, doubt: str | None) -> Interpreter:
     """Return the Python of the PATH, whose relative folders are passed over: nobody has named what is in the
     current one. Raises InterpreterError."""
-    folders = (os.defpath if path is None else path).split(os.pathsep)
-    absolute = os.pathsep.join(folder for folder in folders if folder.startswith("/"))
+    absolute = os.pathsep.join(absolute_folders(path))
     for name in ("python", "python3"):
         found = absolute and shutil.which(name, path=absolute)
         if found:

@@ -68,9 +68,14 @@ def program(name: str, path: str | None) -> str | None:
 
     if "/" in name:
         return shutil.which(name)
-    folders = (os.defpath if path is None else path).split(os.pathsep)
-    found = (shutil.which(name, path=folder) for folder in folders if folder.startswith("/"))
+    found = (shutil.which(name, path=folder) for folder in absolute_folders(path))
     return next((place for place in found if place and who_can_change(place) is None), None)
+
+
+def absolute_folders(path: str | None) -> list[str]:
+    """Return the folders of `path` (PATH) whose place does not depend on where gputui was started."""
+    folders = (os.defpath if path is None else path).split(os.pathsep)
+    return [folder for folder in folders if folder.startswith("/")]
 
 
 def how_changed(

@@ -6,7 +6,7 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any, Literal
 
 from gputui.choosing.idleness import is_worth_saying
@@ -207,20 +207,21 @@ def groups(app_state: AppState) -> list[ProcessGroup]:
         # The table's row already tells why a device without a process is not free.
         if group[0][1] is None:
             continue
-        largest = max(process.memory or 0 for _, process in group if process)
-        for idle, small in product((True, False), (False, True)):
-            part = [
-                (device, process)
-                for device, process in group
-                if _is_idle(app_state, device) is idle
-                # A mean of unlike amounts is nobody's, and hides which of them works.
-                and (process is not None and process.memory is not None and 2 * process.memory < largest)
-                is small
-                and device.key in listed
-            ]
-            if part:
-                ranked.append((idle, group[0][1].own, tuple(part)))
+        # A mean of unlike amounts is nobody's, and hides which of them works.
+        most = max(_memory(each) for each in group)
+        parts: dict[tuple[bool, bool], list[tuple[Device, Process | None]]] = {}
+        for each in group:
+            if each[0].key in listed:
+                kind = 2 * _memory(each, most) < most, _is_idle(app_state, each[0])
+                parts.setdefault(kind, []).append(each)
+        ranked += [(idle, group[0][1].own, tuple(parts[small, idle])) for small, idle in sorted(parts)]
     return [group for *_, group in sorted(ranked, key=lambda each: each[:2], reverse=True)]
+
+
+def _memory(each: tuple[Device, Process | None], unknown: int = 0) -> int:
+    """The bytes of a process on a device."""
+    _, process = each
+    return unknown if process is None or process.memory is None else process.memory
 
 
 def _is_idle(app_state: AppState, device: Device) -> bool:
