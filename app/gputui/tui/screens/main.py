@@ -150,7 +150,8 @@ class MainScreen(Screen[None]):
         self._saver: threading.Thread | None = None
         self._not_saved: str | None = None
         self._unsaved: dict[tuple[str, str], Any] = {}
-        """Values by table and key that are not saved yet, or never are, because the box is not this machine."""
+        """Values by table and key that are not saved yet, or never will be, because the box is not this
+        machine."""
         self._list = Container(id="list")
         self._history, self._lists = (PanelColumn(name, self.perform) for name in ("history", "lists"))
         self._frame: list[tuple[Lines, list[int]]] | None = None
